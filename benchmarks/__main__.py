@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import pandas as pd
 
-from benchmarks import fits, likelihoods, training
+from benchmarks import likelihoods, training
 from benchmarks.side_by_side import Size, machine, shown
 from interventune.storage.command_line import Count, run
 
@@ -17,8 +17,8 @@ Name = Literal["training", "likelihoods", "callbacks", "decoder"]
 MEASURES: dict[Name, Callable[..., pd.DataFrame]] = {
     "training": training.measure,
     "likelihoods": likelihoods.measure,
-    "callbacks": fits.callbacks,
-    "decoder": fits.decoder,
+    "callbacks": training.callbacks,
+    "decoder": training.decoder,
 }
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import Values, load_yaml
 from interventune.storage.provenance import versions
 
 Size = Literal["cpu", "gpu"]
@@ -27,7 +27,7 @@ class Shape:
     """A model with random weights and, for training, the questions per turn and the batch size."""
 
     architecture: str
-    config: dict[str, Any]
+    config: Values
     questions: int = 0
     lengths: tuple[int, ...] = ()
     batch_size: int = 16
@@ -72,7 +72,7 @@ def in_turns(
     Separate processes keep systems from sharing settings (threads, kernel caches). They are
     spawned, because a fork would inherit threads.
     """
-    rows = list[dict[str, Any]]()
+    rows = list[Values]()
     with ExitStack() as stack:
         pools = {
             name: stack.enter_context(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
@@ -87,7 +87,7 @@ def in_turns(
     return pd.DataFrame(rows[len(systems) :])
 
 
-def compared(title: str, unit: str, turn: Mapping[str, Turn]) -> list[dict[str, Any]]:
+def compared(title: str, unit: str, turn: Mapping[str, Turn]) -> list[Values]:
     """Return a row for each system in a turn, with the first system's speed-up."""
     ours, *_ = turn.values()
     return [

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+Losses = dict[str, Tensor]
+"""Losses by name: scalars."""
 IGNORE_INDEX = -100
 """A start or end position that the losses ignore, such as an answer outside the window."""
 
@@ -112,7 +114,7 @@ def xlnet_answer_loss(
     answer_type_B: Tensor,
     number_B: Tensor,
     option_B: Tensor,
-) -> dict[str, Tensor]:
+) -> Losses:
     """The seven terms of XLNet's answer heads by name: batch means in nats, all of weight 1.
 
     Source: the code that Chaturvedi et al. 2023, section 4.2, name.

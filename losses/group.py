@@ -25,7 +25,7 @@ import torch
 from jsonargparse.typing import NonNegativeFloat
 from torch import Tensor, nn
 
-from .answers import full_precision
+from .answers import Losses, full_precision
 
 ETHICAL, ADVERSARIAL, IRRELEVANT, NONE, MISMATCHED_ADVERSARIAL, FACTS = range(6)
 """Class codes, in the order of `AdviceClass`; any other code contributes to no term."""
@@ -151,7 +151,7 @@ class GroupLoss(nn.Module):
 
     def forward(
         self, log_prob_BVSE: Tensor, class_B: Tensor, *, pushed_BV: Tensor, reference_BVSE: Tensor
-    ) -> dict[str, Tensor]:
+    ) -> Losses:
         """Compute the terms of a batch of groups, unweighted. A term without groups in the batch is
         exactly 0 and carries no information: leave it out of logs and averages.
 

@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 from interventune.storage.command_line import run
 from interventune.storage.files import atomic
@@ -45,7 +45,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
         if info.heads:
             reason = f"{info.heads!r} heads have no counterpart in transformers"
         raise DataError(f"{checkpoint}: {reason}; use it as it is")
-    base = info.adapter.get("base")
+    base = info.adapter.get("base", "")
     if adapter and (not base or info.heads == "rationale"):
         raise DataError(
             f"{checkpoint}: --adapter needs LoRA on a pretrained base, and no rationale heads; "
@@ -57,25 +57,26 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
             "and span head only and answers neither yes, no nor unknown",
             checkpoint,
         )
+    tokenizer: Any = info.tokenizer
     rank = info.adapter["rank"] if adapter else 0
     backbone = Backbone(architecture=info.architecture, checkpoint=checkpoint, lora_rank=rank)
     pretrained, model = open_model(backbone, heads_class(info.heads), {})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with atomic(folder) as staged:
-            staged.mkdir(exist_ok=True)
+            staged.mkdir()
             if adapter:
                 save_adapter(model, pretrained, staged)
             else:
                 pretrained.save_pretrained(staged)
-            for name, text in cast(dict[str, str], info.tokenizer).items():
+            for name, text in tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
-            (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}), encoding="utf-8")
+            (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}))
     except (OSError, SafetensorError) as error:  # safetensors has its own type for a full disk
         raise DataError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"
     if adapter:
-        below = f"an export of {base}" if Path(str(base)).is_file() else base
+        below = f"an export of {base}" if Path(base).is_file() else base
         load = f"PeftModel.from_pretrained(base, {str(folder)!r}), where base is {below}"
     print(f"{folder}: load it with {load}")
 

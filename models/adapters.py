@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from interventune.storage.documents import load_json
+from interventune.storage.documents import Values, load_json
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import file_digest
 
 from .backbones import RANDOM, Backbone, EncoderModel
-from .weights import refuse_nonfinite
+from .checkpoint import refuse_nonfinite
 
 
 def peft_base(path: str) -> str:
@@ -24,7 +24,7 @@ def peft_base(path: str) -> str:
     file = Path(path) / "adapter_config.json"
     if not file.is_file():
         return path
-    base = str(load_json(file, dict[str, Any])["base_model_name_or_path"])
+    base = str(load_json(file, Values)["base_model_name_or_path"])
     if base.endswith(".ckpt"):
         raise DataError(
             f"{file}: its base is {base}; export that (interventune export), and name the folder "
@@ -64,7 +64,7 @@ def base_digest(base: str) -> str:
     return hashlib.sha256("\n".join(digests).encode()).hexdigest()
 
 
-def requested_adapter(backbone: Backbone) -> dict[str, Any]:
+def requested_adapter(backbone: Backbone) -> Values:
     """Return a checkpoint's record of the adapter that `backbone` asks for. `base` is the full path
     of the base model; empty for random weights, which the checkpoint itself must contain.
     """
@@ -75,7 +75,7 @@ def requested_adapter(backbone: Backbone) -> dict[str, Any]:
     return {"rank": backbone.lora_rank, "base": base, "digest": digest}
 
 
-def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
+def add_adapter(model: EncoderModel, adapter: Values) -> None:
     """Freeze everything below the heads and add LoRA (see `requested_adapter`), in float32, to the
     linear layers, in place. DataError: peft is not installed.
     """
@@ -93,7 +93,7 @@ def add_adapter(model: EncoderModel, adapter: dict[str, Any]) -> None:
     model.adapter = adapter
 
 
-def adapted_layers(model: nn.Module) -> dict[str, Any]:
+def adapted_layers(model: nn.Module) -> Values:
     """Return the layers that have an adapter, by name."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
@@ -130,17 +130,18 @@ def merge_folder(model: Any, path: str) -> tuple[Any, bool]:
         config = PeftConfig.from_pretrained(path)
         with_adapter: Any = get_peft_model(model, config)
         result = set_peft_model_state_dict(with_adapter, load_peft_weights(path, device="cpu"))
-    wrong = [key for key in result.missing_keys if ".default" in key] + list(result.unexpected_keys)
-    if first := min(wrong, default=""):
+    missing = (key for key in result.missing_keys if ".default" in key)
+    if wrong := sorted([*missing, *result.unexpected_keys]):
         raise DataError(
-            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as {first}"
+            f"{path}: does not fit its base: {len(wrong)} weights too few or too many, as "
+            f"{wrong[0]}"
         )
     model = with_adapter.merge_and_unload()
     refuse_nonfinite(model, path)
     return model, bool(getattr(config, "modules_to_save", None))
 
 
-def own_weights(model: EncoderModel, weights: dict[str, Any]) -> dict[str, Any]:
+def own_weights(model: EncoderModel, weights: Values) -> Values:
     """Select from a state dict, whose names may begin with `model.`, what a checkpoint must
     contain: everything except the frozen weights, which come from the base.
     """

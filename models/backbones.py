@@ -4,8 +4,6 @@ share.
 Shape letters: B batch (rows), T tokens, D hidden.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,16 +12,13 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import own_yaml
+from interventune.storage.documents import Values, own_yaml
 from interventune.storage.errors import DataError
 
-# transformers is imported where a model is built, because it takes seconds and printing a
-# configuration does not need it. (mypy treats MYPY as true; jsonargparse would execute a block
-# under TYPE_CHECKING.)
-MYPY = False
-if MYPY:
-    from transformers import PreTrainedConfig, PreTrainedModel
-
+Pretrained = Any
+"""A model of transformers, which is imported where one is built: it takes seconds, and printing a
+configuration does not need it.
+"""
 EncoderName = Literal[
     "bert", "roberta", "xlnet", "distilbert", "electra", "deberta-v3", "modernbert"
 ]
@@ -63,9 +58,9 @@ class Architecture:
     """Whether the encoder takes `token_type_ids`; tokenizers are wrong about XLNet and
     DistilBERT.
     """
-    tiny: dict[str, Any] = field(default_factory=dict)
+    tiny: Values = field(default_factory=dict)
     """Sizes of a small random model, by the architecture's configuration keys."""
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: Values = field(default_factory=dict)
     """Configuration values for every model of this architecture."""
     causal: bool = False
     """Whether it is a decoder, which scores texts after a prompt (models/heads/causal.py)."""
@@ -100,7 +95,7 @@ class Backbone:
     architecture: ArchitectureName
     checkpoint: str
     tokenizer: str = ""
-    config: dict[str, Any] = field(default_factory=dict)
+    config: Values = field(default_factory=dict)
     gradient_checkpointing: bool = False
     compile: bool = False
     reading_init: bool = False
@@ -113,7 +108,7 @@ class Backbone:
         return ARCHITECTURES[self.architecture].causal
 
 
-def architecture_of(config: PreTrainedConfig, path: str, class_name: str) -> Any:
+def architecture_of(config: Any, path: str, class_name: str) -> Any:
     """Return the row of ARCHITECTURES of a model, by its configuration and the name of its class.
     DataError, which names `path`, for another architecture.
     """
@@ -145,14 +140,14 @@ class EncoderModel(nn.Module):
     `choice`, the span head.
     """
 
-    def __init__(self, pretrained: PreTrainedModel, architecture: str) -> None:
+    def __init__(self, pretrained: Pretrained, architecture: str) -> None:
         super().__init__()
         self.architecture = architecture
-        self.adapter: dict[str, Any] = {}
+        self.adapter: Values = {}
         """The LoRA adapter, see `models/adapters.py`; empty without one."""
-        self.head_options: dict[str, Any] = {}
+        self.head_options: Values = {}
         """The constructor's keyword arguments that a checkpoint must record, as plain values."""
-        self.encoder: PreTrainedModel = pretrained.base_model
+        self.encoder: Pretrained = pretrained.base_model
         row = ARCHITECTURES[architecture]
         self.segments = row.segments and not row.causal
 
@@ -160,7 +155,7 @@ class EncoderModel(nn.Module):
     def max_tokens(self) -> int | None:
         """Return the longest row that the position table allows; None for relative positions."""
         config = self.config
-        positions = getattr(self.config, "max_position_embeddings", None)
+        positions = getattr(config, "max_position_embeddings", None)
         # DeBERTa-v3 configures a table that it does not use.
         if self.architecture == "xlnet" or not getattr(config, "position_biased_input", True):
             return None
@@ -169,7 +164,7 @@ class EncoderModel(nn.Module):
         return positions
 
     @property
-    def config(self) -> PreTrainedConfig:
+    def config(self) -> Any:
         return self.encoder.config
 
     def fresh(self, head: H, generator: torch.Generator | None = None) -> H:
@@ -202,7 +197,7 @@ class EncoderModel(nn.Module):
         """
         return hidden_BTD.float() if self.adapter else hidden_BTD
 
-    def _taken(self, inputs: Inputs) -> dict[str, Any]:
+    def _taken(self, inputs: Inputs) -> Values:
         """What the layers below the heads take."""
         return {
             name: value

@@ -4,18 +4,16 @@ Both read a `.ckpt` of this project, a Hugging Face folder, a folder of a peft a
 name. A function calls only those below it; `fill` also reads the base of an adapter.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from interventune.storage.documents import load_json
+from interventune.storage.documents import Values, load_json
 from interventune.storage.errors import DataError, as_data_error
 
 from .adapters import (
@@ -28,13 +26,24 @@ from .adapters import (
     read_config,
     requested_adapter,
 )
-from .backbones import ARCHITECTURES, RANDOM, Backbone, EncoderModel, architecture_of, reading_init_
-from .checkpoint import RECORD, CheckpointInfo, heads_class, read_checkpoint, read_record
+from .backbones import (
+    ARCHITECTURES,
+    RANDOM,
+    Backbone,
+    EncoderModel,
+    Pretrained,
+    architecture_of,
+    reading_init_,
+)
+from .checkpoint import (
+    RECORD,
+    CheckpointInfo,
+    heads_class,
+    read_checkpoint,
+    read_record,
+    refuse_nonfinite,
+)
 from .language.model_calls import end_tokens, reads_side_by_side
-from .weights import refuse_nonfinite
-
-if TYPE_CHECKING:  # transformers is imported where a model is built
-    from transformers import PreTrainedConfig, PreTrainedModel
 
 log = logging.getLogger(__name__)
 M = TypeVar("M", bound=EncoderModel)
@@ -56,7 +65,7 @@ def start(backbone: Backbone, kind: type[M], **options: Any) -> M:
     from .kernels import compile_layers, use_kernels  # imports transformers
 
     _, model = open_model(backbone, kind, options)
-    if backbone.causal and not reads_side_by_side(model.encoder):
+    if backbone.causal and not reads_side_by_side(model.encoder.eval()):
         raise DataError(
             f"backbone: a {model.config.model_type!r} model does not read two candidates after "
             "one prompt as it reads each alone; it can be evaluated, but not trained here"
@@ -122,8 +131,8 @@ def from_pretrained(pretrained: Any, path: str) -> EncoderModel:
 
 
 def open_model(
-    backbone: Backbone, kind: type[M], options: dict[str, Any], *, warn: bool = False
-) -> tuple[PreTrainedModel, M]:
+    backbone: Backbone, kind: type[M], options: Values, *, warn: bool = False
+) -> tuple[Pretrained, M]:
     """Return transformers' model of a checkpoint, and a model of this kind on the same modules. A
     `.ckpt` with the same heads gives them too, and its adapter stays apart if it has the rank of
     `backbone`; any other adapter is merged.
@@ -155,7 +164,7 @@ def open_model(
     return pretrained, model
 
 
-def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any]:
+def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[Pretrained, Any]:
     """Load a `.ckpt` with its heads and, apart, its adapter, if any; return as `open_model`."""
     from transformers.initialization import no_init_weights
 
@@ -195,7 +204,7 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[PreTrainedModel, Any
     return pretrained, model
 
 
-def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedModel:
+def load_pretrained(backbone: Backbone, *, warn: bool = False) -> Pretrained:
     """Load transformers' extractive-QA or causal language model of a backbone that is no `.ckpt`,
     in training mode; all weights are trainable. A peft folder is merged, in float32; other weights
     of a decoder have the type `backbone.frozen_weights`.
@@ -231,7 +240,7 @@ def load_pretrained(backbone: Backbone, *, warn: bool = False) -> PreTrainedMode
 
 def read_folder(
     kind: Any, path: str, *, own_head: bool = True, **options: Any
-) -> tuple[PreTrainedModel, bool]:
+) -> tuple[Pretrained, bool]:
     """Load a model of a class of transformers from a folder or the Hub, in evaluation mode; an
     adapter of peft is merged into its base. Return it, and whether the checkpoint has its head.
 
@@ -277,18 +286,18 @@ def read_folder(
     has_head = all(".pooler." in key for key in info["missing_keys"])
     if base != path:
         model, brings_head = merge_folder(model, path)
-        has_head = has_head or brings_head
+        has_head |= brings_head
     return model, has_head
 
 
-def build(values: Mapping[str, Any], backbone: Backbone) -> PreTrainedModel:
+def build(values: Mapping[str, Any], backbone: Backbone) -> Pretrained:
     """Build a model with random weights, in float32; see `class_and_config`."""
     kind, config = class_and_config(values, backbone)
     with as_data_error("backbone"):  # the configuration may contradict itself
         return kind.from_config(config, dtype=torch.float32)
 
 
-def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, PreTrainedConfig]:
+def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, Any]:
     """Return the class of transformers that a backbone becomes, and its configuration: these
     values, overridden by the architecture's and the user's. DataError: the values are of another
     architecture, or it does not accept a key or value of `backbone.config`.
@@ -320,7 +329,7 @@ def read_info(path: str) -> CheckpointInfo:
     config = read_config(path)
     file = Path(path) / RECORD
     architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
-    record = load_json(file, dict[str, dict[str, Any]]) if file.is_file() else {}
+    record = load_json(file, dict[str, Values]) if file.is_file() else {}
     encoding = record.get("encoding", {})
     return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
 

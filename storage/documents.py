@@ -27,6 +27,8 @@ Rows = Iterator[tuple[str, Any]]
 """Records with their places in a source, for errors."""
 LARGEST = 10**6
 """Number of values in a YAML file with its aliases written out: nested ones multiply."""
+Values = dict[str, Any]
+"""Values by name, as in a JSON object."""
 ANY: Any = object
 """For pydantic, a type that accepts all values."""
 

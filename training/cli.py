@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import re
-import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -40,10 +39,10 @@ from .precision import Trainer, faster_precision
 from .run import LET_GO_S, Run
 
 
-def main(args: Sequence[str] | None = None) -> Trainer:
-    """Parse `args` (default: the command line) and run the command; return its trainer."""
+def main(args: Sequence[str]) -> Trainer:
+    """Parse `args` and run the command; return its trainer."""
     quiet()
-    command, *flags = all_steps(checked_configs(sys.argv[1:] if args is None else args))
+    command, *flags = all_steps(checked_configs(args))
     parser, config = parsed(command, flags)
     resumed_step, _folder_lock = settle_folder(command, config)
     if command != "fit" and config.ckpt_path:
@@ -79,9 +78,8 @@ def run(
     if command == "fit":
         refuse_unsaved(parts.checkpoint, trainer)
     if path := config.ckpt_path:
-        architecture = config.backbone.architecture
         heads = parts.model.model.heads
-        read_info(path).require(architecture=architecture, heads=heads)
+        read_info(path).require(architecture=config.backbone.architecture, heads=heads)
         if command == "fit":
             refuse_other_data(run_folder(path))
     # Lightning would print tables of its own.

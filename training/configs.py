@@ -5,9 +5,8 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import Values, load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 FLAGS = ("-c", "--config")
@@ -33,7 +32,7 @@ def checked_configs(arguments: Sequence[str]) -> list[str]:
         flag, equals, value = word.partition("=")
         if flag in FLAGS and (value := value if equals else next(words, "")):
             path = shipped(value, "experiments", "backbones")
-            load_yaml(path, dict[str, Any] | None)  # type: ignore[arg-type]
+            load_yaml(path, Values | None)  # type: ignore[arg-type]
             word = f"--config={path}"
         checked.append(word)
     return checked

@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from interventune.data_modules.batching.data_module import TextDataModule
 from interventune.models.backbones import Backbone
 from interventune.storage.command_line import HelpLayout
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import Values, load_yaml
 
 from .configs import CONFIGS, named_files, shortened
 from .modules.fine_tuning import FineTuning
@@ -38,7 +38,7 @@ LINKS: tuple[tuple[str, str, Any], ...] = (
     ("data", "architecture", lambda backbone: backbone.architecture),
 )
 """Options of model and data that the backbone sets, and how."""
-Sections = dict[str, dict[str, Any]]
+Sections = dict[str, Values]
 
 
 class Layout(HelpLayout, DefaultHelpFormatter):
@@ -116,7 +116,7 @@ def configured(arguments: Sequence[str]) -> Sections:
     files = [word.removeprefix("--config=") for word in arguments if word.startswith("--config=")]
     sections: Sections = defaultdict(dict)
     for path in (BASE, *files):
-        for section, value in load_yaml(path, dict[str, Any]).items():
+        for section, value in load_yaml(path, Values).items():
             options = value if isinstance(value, dict) else {"class_path": value}
             sections[section] |= options | options.get("init_args", {})
     return sections

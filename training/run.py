@@ -9,6 +9,7 @@ import io
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal
@@ -134,26 +135,23 @@ class CurveLogger(CSVLogger):
         super().__init__(run.root, name=run.name)
         self.run = run
         self.resumed_step = resumed_step
-        self.folder: str | None = None
         self.step = resumed_step or 0
-        self.folder_lock: FileLock | None = None
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The folder's name; on first use, the first process creates and locks it, and tells the
         others.
         """
         if rank_zero_only.rank:
             return self.run.version or "version_of_the_first_process"
-        if self.folder is None:
-            run = replace(self.run, version=self.run.version or self.run.new_version())
-            self.folder_lock = run.lock()
-            if self.resumed_step is None:
-                run.refuse_taken()
-            self.folder = run.version
-            atexit.register(remove_unused, Path(self.log_dir))
-            keep_curves(Path(self.log_dir) / "metrics.csv", self.resumed_step or 0)
-        return self.folder
+        run = replace(self.run, version=self.run.version or self.run.new_version())
+        self.folder_lock = run.lock()
+        if self.resumed_step is None:
+            run.refuse_taken()
+        folder = run.home / run.version
+        atexit.register(remove_unused, folder)
+        keep_curves(folder / "metrics.csv", self.resumed_step or 0)
+        return run.version
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -161,8 +159,8 @@ class CurveLogger(CSVLogger):
         0, checkpoints count them from 1.
         """
         self.step = self.step if step is None else step + 1
-        values = {name: float(value) for name, value in metrics.items() if name != "epoch"}
-        rows = ((self.step, metrics.get("epoch", ""), *item) for item in values.items())
+        place = self.step, metrics.get("epoch", "")
+        rows = [(*place, name, float(x)) for name, x in metrics.items() if name != "epoch"]
         with open(Path(self.log_dir) / "metrics.csv", "a", newline="", encoding="utf-8") as file:
             header = [] if file.tell() else [COLUMNS]
             csv.writer(file, lineterminator="\n").writerows([*header, *rows])

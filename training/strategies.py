@@ -22,6 +22,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 
 from interventune.models.backbones import encoder_layers
+from interventune.storage.documents import Values
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 
@@ -62,18 +63,18 @@ class FullyShardedStrategy(ModelParallelStrategy):
         self._tensor_parallel_size = 1
         super().setup_environment()
 
-    def optimizer_state(self, optimizer: Any) -> dict[str, Any]:
+    def optimizer_state(self, optimizer: Any) -> Values:
         """Return the optimizer's own state with whole tensors on the first process's CPU.
         Collective.
         """
         plain = getattr(optimizer, "optimizer", optimizer)  # Lightning wraps it
-        state: dict[str, Any] = get_optimizer_state_dict(self.model, plain, options=WHOLE)
+        state: Values = get_optimizer_state_dict(self.model, plain, options=WHOLE)
         if not self.is_global_zero:
             return {}
         names = [name for group in state["param_groups"] for name in group["params"]]
         return _renamed(state, {name: number for number, name in enumerate(names)})
 
-    def lightning_module_state_dict(self) -> dict[str, Any]:
+    def lightning_module_state_dict(self) -> Values:
         """Return whole weights on the first process, without those that an adapter's checkpoint
         omits.
         """
@@ -83,7 +84,7 @@ class FullyShardedStrategy(ModelParallelStrategy):
         )
         return dict(get_model_state_dict(self.model, options=options))
 
-    def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> dict[str, Any]:
+    def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> Values:
         return self.checkpoint_io.load_checkpoint(checkpoint_path)
 
     def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
@@ -118,8 +119,11 @@ def whole(model: nn.Module) -> Iterator[None]:
     units = [module for module in model.modules() if isinstance(module, FSDPModule)]
     for unit in units:  # roots, which come before their parts, prepare these
         unit._get_fsdp_state()._lazy_init()
-    parts = [(unit, part) for unit in units for part in _parameter_groups(unit)]
-    before = [(unit, part, part.post_forward_mesh_info, part.is_unsharded) for unit, part in parts]
+    before = [
+        (unit, part, part.post_forward_mesh_info, part.is_unsharded)
+        for unit in units
+        for part in _parameter_groups(unit)
+    ]
     try:
         for unit in units:
             unit.unshard()
@@ -140,7 +144,7 @@ def _parameter_groups(unit: FSDPModule) -> list[Any]:
     return [state._fsdp_param_group] if state._fsdp_param_group else []
 
 
-def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> dict[str, Any]:
+def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> Values:
     """An optimizer's state with other names of its parameters."""
     groups = [
         {**group, "params": [new[name] for name in group["params"]]}

@@ -29,11 +29,10 @@ from interventune.data_modules.encoding.windows import (
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
 from interventune.models.backbones import EncoderModel, pick_device
+from interventune.models.checkpoint import fingerprint
 from interventune.models.heads.causal import CausalModel
-from interventune.models.heads.choice import ChoiceModel, masked_mean
-from interventune.models.heads.span import QAModel, SpanModel
+from interventune.models.heads.span import ChoiceModel, QAModel, SpanModel, masked_mean
 from interventune.models.loading import load
-from interventune.models.weights import fingerprint
 from interventune.storage.progress import progress
 
 from .interface import Answerer, Compute

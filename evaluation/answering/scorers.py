@@ -25,8 +25,8 @@ from interventune.data_modules.encoding.tokenizers import tokenizer_id, warn_of_
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.models.backbones import pick_device
+from interventune.models.checkpoint import fingerprint
 from interventune.models.loading import read_folder
-from interventune.models.weights import fingerprint
 from interventune.storage.documents import own_yaml
 from interventune.storage.errors import DataError, as_data_error
 

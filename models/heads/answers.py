@@ -125,6 +125,13 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
     return hidden_BTD.take_along_dim(at_BK.unsqueeze(-1), dim=1)
 
 
+def after_mean(state_BD: Tensor, hidden_BTD: Tensor, logit_BT: Tensor) -> Tensor:
+    """The mean hidden state, weighted by the softmax of logits, with another state: (B, 2 D)."""
+    weight_B1T = logit_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
+    mean_BD = (weight_B1T @ hidden_BTD).squeeze(1)
+    return torch.cat((mean_BD, state_BD.to(mean_BD.dtype)), dim=-1)
+
+
 class RationaleHeads(nn.Module):
     """Tags the rationale and chooses between yes, no and unknown by attention over the tagged
     states, without biases (Chaturvedi et al. 2023, equations 3 to 6).
@@ -155,10 +162,8 @@ class RationaleHeads(nn.Module):
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
-        share_B1T = logit_BT.softmax(-1).to(weighted_BTD.dtype).unsqueeze(1)
-        pooled_BD = (share_B1T @ weighted_BTD).squeeze(1)
         cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
-        both = torch.cat((pooled_BD, cls_BD.to(pooled_BD.dtype)), dim=-1)
+        both = after_mean(cls_BD, weighted_BTD, logit_BT)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
 
 
@@ -287,9 +292,7 @@ class XLNetAnswerHeads(nn.Module):
         each), from the state of `cls_B`, the classification token, and the mean state weighted by
         softmax(`start_BT`).
         """
-        weight_B1T = start_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
-        start_BD = (weight_B1T @ hidden_BTD).squeeze(1)
-        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1).to(start_BD.dtype)
-        answer_BD = self.answer_state(torch.cat((start_BD, cls_BD), dim=-1)).tanh()
+        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
+        answer_BD = self.answer_state(after_mean(cls_BD, hidden_BTD, start_BT)).tanh()
         answer_BD = dropout(answer_BD, 0.1, self.training)
         return tuple(kind(answer_BD).float() for kind in (self.types, self.number, self.option))

@@ -4,21 +4,15 @@ Shape letters: B rows (groups if there are variants), T tokens, D hidden, V vari
 subjects, E the boundaries of a score (one here) or of a text's tokens (first, last).
 """
 
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from interventune.models.backbones import Inputs
-from interventune.models.language.model_calls import (
-    context_limit,
-    float32_logits,
-    log_likelihoods,
-    write,
-)
+from interventune.models.language.local_model import LocalTextModel
+from interventune.models.language.model_calls import float32_logits, log_likelihoods
 from interventune.models.language.text_models import TextFailure
-from interventune.models.language.token_model import fitting, misfit
 
 from .span import QAModel
 
@@ -83,13 +77,9 @@ class CausalModel(QAModel):
         at_T = torch.arange(inputs["input_ids"].shape[1], device=start_B.device)
         prompt_BT = (inputs["attention_mask"] != 0) & (at_T < start_B[:, None])
         pairs = zip(inputs["input_ids"], prompt_BT, strict=True)
-        rows = [ids_T[prompt_T].tolist() for ids_T, prompt_T in pairs]
-        limit = context_limit(self.encoder)
-        texts = fitting(
-            rows,
-            [misfit(row, MAX_NEW_TOKENS, limit) for row in rows],
-            partial(write, self.encoder, tokens, most=MAX_NEW_TOKENS, batch_size=len(rows)),
-        )
+        rows = [tuple(ids_T[prompt_T].tolist()) for ids_T, prompt_T in pairs]
+        writer = LocalTextModel(self.encoder, tokens, "", MAX_NEW_TOKENS, len(rows))
         return [
-            ("", text.reason) if isinstance(text, TextFailure) else (text, "") for text in texts
+            ("", text.reason) if isinstance(text, TextFailure) else (text, "")
+            for text in writer.continued(rows)
         ]

@@ -14,15 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
 import openai
 
-from .text_models import EMPTY, Prompt, TextFailure, TextModel, reply
-
-T = TypeVar("T")
+from .text_models import EMPTY, LogProbs, Prompt, Prompts, Reply, T, TextFailure, TextModel, reply
 
 MAX_LOGPROBS = 20
 """Largest number of token probabilities that OpenAI's endpoints report."""
@@ -31,9 +29,8 @@ FEW_LOGPROBS = 5
 MAX_FAILURES_IN_A_ROW = 25
 """The run stops after this many consecutive failed requests, instead of wasting hours."""
 OPENAI_URL = "https://api.openai.com/v1"
-TIMEOUT_S = 60.0
 MAX_RETRIES = 5
-"""Limit of one request, which is retried with growing pauses after a timeout, 429 or 5xx."""
+"""After a timeout, 429 or 5xx, a request is retried with growing pauses."""
 LARGEST = 2**26
 """Limit of a response in bytes; one with the log-probabilities of 16 long prompts has 10 MB."""
 SECRET = 16
@@ -42,23 +39,31 @@ NONSENSE = TextFailure("the endpoint answered nonsense")
 REFUSED = TextFailure("the endpoint answered 400")
 
 
-class Endpoint:
-    """A connection to a server.
+class Endpoint(TextModel):
+    """A model behind a server.
 
     Args:
         model: `MODEL` or `MODEL@BASE_URL`; the default base URL is OPENAI_BASE_URL or OpenAI's own.
+        max_new_tokens: limit on the length of an answer.
         parallel: maximum number of concurrent requests.
-        timeout_s: limit of one request.
+        more: what else answers depend on, as plain JSON.
 
     Raises:
         ValueError: the base URL is invalid, or OPENAI_API_KEY is missing for OpenAI's own endpoint.
     """
 
-    def __init__(self, model: str, parallel: int, timeout_s: float) -> None:
+    timeout_s = 60.0
+    """Limit of one request."""
+
+    def __init__(
+        self, model: str, *, max_new_tokens: int = 64, parallel: int = 8, **more: Any
+    ) -> None:
         self.model, url = model_and_url(model)
         self.name = f"openai:{self.model}@{url}"
+        self.max_new_tokens = max_new_tokens
         self.parallel = parallel
-        self.identity: dict[str, Any] = {"name": self.name, "temperature": 0}
+        self.identity = {"name": self.name, "temperature": 0, **more}
+        self.identity["max_new_tokens"] = max_new_tokens
         self.is_openai = f".{urlsplit(url).hostname}".endswith(".openai.com")
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
@@ -69,11 +74,10 @@ class Endpoint:
                 "openai:MODEL@BASE_URL"
             )
         self.secret = key.encode() if len(key) >= SECRET else b"\xff" * SECRET  # in no text
-        self.timeout_s = timeout_s
         self.client = openai.OpenAI(
             api_key=key or "no-key",
             base_url=url,
-            timeout=timeout_s,
+            timeout=self.timeout_s,
             max_retries=MAX_RETRIES,
             default_headers={"Accept-Encoding": "identity"},
             http_client=openai.DefaultHttpxClient(event_hooks={"response": [self._whole]}),
@@ -96,9 +100,9 @@ class Endpoint:
                     raise httpx2.ReadTimeout("endless, too large, or compressed")
         response.stream = httpx2.ByteStream(bytes(body.replace(self.secret, b"[key]")))
 
-    def answers(
-        self, requests: Iterable[T], ask: Callable[[T], Sequence[Any | TextFailure]]
-    ) -> Iterator[Any | TextFailure]:
+    def in_parallel(
+        self, requests: Iterable[T], ask: Callable[[T], Sequence[Any]]
+    ) -> Iterator[Any]:
         """Yield the answers that `ask` returns for each request, in order, each as soon as it is
         there.
 
@@ -169,27 +173,15 @@ class Endpoint:
             return NONSENSE
 
 
-class ChatModel(TextModel):
-    """A chat model behind an endpoint, which applies its own template.
+class ChatModel(Endpoint):
+    """A chat model behind an endpoint, which applies its own template."""
 
-    Args:
-        model: see `Endpoint`.
-        max_new_tokens: limit on the length of an answer.
-        parallel: maximum number of concurrent requests.
-    """
-
-    def __init__(self, model: str, *, max_new_tokens: int = 64, parallel: int = 8) -> None:
-        self.endpoint = Endpoint(model, parallel, TIMEOUT_S)
-        self.name = self.endpoint.name
-        self.max_new_tokens = max_new_tokens
-        self.identity = self.endpoint.identity | {"max_new_tokens": max_new_tokens}
-
-    def complete(self, prompts: Sequence[Prompt]) -> Iterator[str | TextFailure]:
+    def complete(self, prompts: Prompts) -> Iterator[Reply]:
         return self._answers(prompts, _text, self.max_new_tokens)
 
     def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[Sequence[float] | TextFailure]:
+        self, prompts: Prompts, labels: Sequence[str], *, after: str = "", top: int = 0
+    ) -> Iterator[LogProbs]:
         """Computed from the most probable tokens that the endpoint reports: `top`, or as many as
         possible.
 
@@ -197,7 +189,7 @@ class ChatModel(TextModel):
         label.
         """
 
-        def read(response: Any) -> Sequence[float] | TextFailure:
+        def read(response: Any) -> LogProbs:
             choice = response.choices[0]
             if choice.logprobs is None:
                 raise ValueError(
@@ -212,25 +204,24 @@ class ChatModel(TextModel):
         return self._answers(prompts, read, 1, logprobs=True, top_logprobs=top or MAX_LOGPROBS)
 
     def _answers(
-        self, prompts: Sequence[Prompt], read: Callable[[Any], Any], max_tokens: int, **options: Any
+        self, prompts: Prompts, read: Callable[[Any], Any], max_tokens: int, **options: Any
     ) -> Iterator[Any]:
         # OpenAI has renamed this field; the other endpoints know the old name.
-        limit = "max_completion_tokens" if self.endpoint.is_openai else "max_tokens"
-        create = self.endpoint.client.chat.completions.create
-        options[limit] = max_tokens
+        options["max_completion_tokens" if self.is_openai else "max_tokens"] = max_tokens
+        create = self.client.chat.completions.create
 
         def ask(prompt: Prompt) -> list[Any]:
             turns = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            answer = self.endpoint.send(create, read, messages=turns, **options)
+            answer = self.send(create, read, messages=turns, **options)
             if answer == REFUSED and options.get("top_logprobs", 0) > FEW_LOGPROBS:
                 options["top_logprobs"] = FEW_LOGPROBS  # for all further prompts
-                answer = self.endpoint.send(create, read, messages=turns, **options)
+                answer = self.send(create, read, messages=turns, **options)
             return [answer]
 
-        return self.endpoint.answers(prompts, ask)
+        return self.in_parallel(prompts, ask)
 
 
-def _text(response: Any) -> str | TextFailure:
+def _text(response: Any) -> Reply:
     text = response.choices[0].message.content or ""
     text.encode()  # a lone surrogate cannot be written to a file
     return reply(text)

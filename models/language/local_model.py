@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import accumulate, chain, pairwise, takewhile
 from typing import Any
 
@@ -18,24 +18,21 @@ from torch.nn.functional import cross_entropy, pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import DynamicCache
 
-from interventune.models.weights import fingerprint
+from interventune.models.checkpoint import fingerprint
 
 from .model_calls import (
-    Rows,
     by_length,
-    context_limit,
     end_tokens,
     float32_logits,
+    generate,
     log_likelihoods,
     logits_at,
     padded,
     reads_side_by_side,
     require_finite,
-    write,
 )
 from .self_debiasing import continued
-from .text_models import Prompt, TextFailure
-from .token_model import Ids, TokenModel, Unit, fitting
+from .text_models import Ids, LogProbs, Reply, Rows, TokenModel, Units, packed, reply
 
 WORTH_SHARING = 32
 """Number of common tokens from which prompts are read in two parts."""
@@ -71,7 +68,8 @@ class LocalTextModel(TokenModel):
     def __post_init__(self) -> None:
         model = float32_logits(self.model)
         self.device = model.device
-        self.limit = context_limit(model)
+        text_config = model.config.get_text_config()
+        self.limit = getattr(text_config, "max_position_embeddings", None)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
         self.is_seq2seq = model.config.is_encoder_decoder
@@ -94,10 +92,13 @@ class LocalTextModel(TokenModel):
             "max_new_tokens": self.max_new_tokens,
         }
 
-    def write(self, rows: Sequence[Ids]) -> Iterator[str | TextFailure]:
-        return write(
-            self.model, self.tokens, rows, most=self.max_new_tokens, batch_size=self.batch_size
-        )
+    def write(self, rows: Rows) -> Iterator[Reply]:
+        ends = sorted({*end_tokens(self.model), *self.tokens.ends})
+        for start in range(0, len(rows), self.batch_size):
+            batch = rows[start : start + self.batch_size]
+            new = generate(self.model, batch, ends=ends, max_new_tokens=self.max_new_tokens)
+            answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
+            yield from map(reply, self.tokens.decoded(answers))
 
     def continuations(
         self, prompts: Sequence[str], prefixes: Sequence[str], *, beams: int, decay: float
@@ -113,12 +114,14 @@ class LocalTextModel(TokenModel):
             beams: 1 is greedy.
             decay: of self-debiasing, see `self_debiasing.debiased`.
         """
-        befores = ["", *prefixes]
         for start in range(0, len(prompts), self.batch_size):
             part = prompts[start : start + self.batch_size]
             rows = continued(
                 self.model,
-                [self.tokens.prompts([before + text for text in part]) for before in befores],
+                [
+                    self.tokens.prompts([before + text for text in part])
+                    for before in ("", *prefixes)
+                ],
                 new_tokens=self.max_new_tokens,
                 beams=beams,
                 decay=decay,
@@ -126,7 +129,7 @@ class LocalTextModel(TokenModel):
             # Special tokens stay, as in the authors' code.
             yield from self.tokens.tokenizer.batch_decode(rows, skip_special_tokens=False)
 
-    def score(self, units: Sequence[Unit]) -> Iterator[list[float]]:
+    def score(self, units: Units) -> Iterator[LogProbs]:
         """A repeated pair is scored once."""
         pairs = dict.fromkeys((prompt, text) for prompt, texts in units for text in texts)
         score = self._score_seq2seq if self.is_seq2seq else self._score_causal
@@ -146,13 +149,7 @@ class LocalTextModel(TokenModel):
         for prompt, parts in continuations.items():
             fits = len(prompt) + max(map(len, parts)) <= window
             most = max(len(prompt), SIDE_BY_SIDE) if fits and self._side_by_side else 0
-            room = -1
-            for part in parts:
-                room -= len(part)
-                if room < 0:
-                    rows.append((prompt, []))
-                    room = most - len(part)
-                rows[-1][1].append(part)
+            rows += ((prompt, pack) for pack in packed(parts, len, most))
         lengths = [len(prompt) + sum(map(len, parts)) for prompt, parts in rows]
         for index in by_length(lengths, self.tokens_at_once):
             batch = [rows[r] for r in index]
@@ -191,20 +188,12 @@ class LocalTextModel(TokenModel):
         output = self.model(**padded(prompts, self.device), labels=labels_BT, use_cache=False)
         return output.logits[:, len(self.forced) :]
 
-    def next_token_logprobs(
-        self, prompts: Sequence[Prompt], labels: Sequence[str], *, after: str = "", top: int = 0
-    ) -> Iterator[Sequence[float] | TextFailure]:
-        """Over the whole vocabulary; see `TextModel`. All prompts of a call are read together, and
-        their common beginning once: most of a prompt is demonstrations.
-        """
-        log_probs = partial(self._log_probs, labels=self.first_tokens(labels, after), top=top)
-        rows = self.prompt_ids(prompts)
-        return fitting(rows, [self.misfit(row, 0) for row in rows], log_probs)
-
     @torch.inference_mode()
-    def _log_probs(self, rows: Rows, labels: list[int], top: int) -> list[list[float]]:
-        """The log-probabilities of label tokens after each row of token ids."""
-        log_NL = torch.empty(len(rows), len(labels), dtype=torch.float64)
+    def token_logprobs(self, rows: Rows, tokens: list[int], top: int) -> list[LogProbs]:
+        """Over the whole vocabulary. All prompts of a call are read together, and their common
+        beginning once: most of a prompt is demonstrations.
+        """
+        log_NL = torch.empty(len(rows), len(tokens), dtype=torch.float64)
         start, cache = self._shared_start(rows)
         for index in by_length([len(row) - start for row in rows], self.tokens_at_once):
             batch = [rows[i] for i in index]
@@ -213,7 +202,7 @@ class LocalTextModel(TokenModel):
             else:
                 logits_BV = self._next_logits([row[start:] for row in batch], start, cache)
             log_BV = require_finite(self.model, logits_BV).float().log_softmax(-1)
-            log_BL = log_BV[:, labels]
+            log_BL = log_BV[:, tokens]
             if top:
                 least_B1 = log_BV.topk(top).values[:, -1:]
                 log_BL = log_BL.masked_fill(log_BL < least_B1, -math.inf)

@@ -13,7 +13,6 @@ vocabulary, E the two boundaries (first, last token).
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -24,17 +23,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from interventune.models.backbones import Inputs
 
-from .text_models import TextFailure, reply
+from .text_models import Rows
 
 VOCABULARY_PART = 16_384
 """Rows of the output embeddings that are cast to float32 at a time."""
 
 AT_ONCE = 16
 """Tokens whose logits are summed at a time."""
-
-Ids = Sequence[int]
-Rows = Sequence[Ids]
-"""Token ids of several texts."""
 
 
 class Float32Projection(torch.nn.Linear):
@@ -127,22 +122,19 @@ def logits_at(model: Any, chosen_K: Tensor) -> Iterator[None]:
 
 @torch.no_grad()
 def reads_side_by_side(model: Any) -> bool:
-    """Whether the second of two continuations after one prompt scores the same as alone."""
+    """Whether the second of two continuations after one prompt scores the same as alone, by a model
+    in evaluation mode.
+    """
 
     def last_total(ids: list[int], spans: list[list[int]]) -> Tensor:
-        ids_1T = torch.tensor([ids], device=model.device) % model.config.vocab_size
-        inputs = {"input_ids": ids_1T, "attention_mask": torch.ones_like(ids_1T)}
+        inputs = padded([[i % model.config.vocab_size for i in ids]], model.device)
         return log_likelihoods(model, inputs, torch.tensor([spans], device=model.device))[0, -1]
 
-    training = model.training
     try:
-        model.eval()
         together = last_total([0, 1, 2, 3, 4, 5], [[3, 3], [4, 5]])
         alone = last_total([0, 1, 2, 4, 5], [[3, 4]])
     except Exception:  # a model that rejects such masks or positions fails in its own way
         return False
-    finally:
-        model.train(training)
     return bool((together - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
 
 
@@ -183,11 +175,6 @@ def end_tokens(model: Any) -> list[int]:
         value: Any = getattr(settings, "eos_token_id", None)
         ids.update(value if isinstance(value, list) else [value])
     return sorted(ids - {None})
-
-
-def context_limit(model: Any) -> int | None:
-    """Return the number of positions of a model; None if they are relative."""
-    return getattr(model.config.get_text_config(), "max_position_embeddings", None)
 
 
 def require_finite(model: Any, logits_BV: Tensor) -> Tensor:
@@ -256,23 +243,3 @@ def generate(
     # After the one token with which a separate decoder starts, or after the prompt.
     start = 1 if seq2seq else inputs["input_ids"].shape[1]
     return new_BT[:, start:].tolist()
-
-
-def write(
-    model: Any, tokens: Any, rows: Rows, *, most: int, batch_size: int
-) -> Iterator[str | TextFailure]:
-    """Yield a model's text after each prompt, in order.
-
-    Args:
-        model: see `generate`.
-        tokens: its tokenizer, as `interventune.data_modules.encoding.prompts.PromptTokens`.
-        rows: token ids of the prompts.
-        most: limit on the number of new tokens.
-        batch_size: rows read together.
-    """
-    ends = sorted({*end_tokens(model), *tokens.ends})
-    for start in range(0, len(rows), batch_size):
-        batch = rows[start : start + batch_size]
-        new = generate(model, batch, ends=ends, max_new_tokens=most)
-        answers = ([*takewhile(lambda i: i not in ends, row)] for row in new)
-        yield from map(reply, tokens.decoded(answers))

@@ -21,7 +21,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from .model_calls import Ids, Rows, end_tokens, generate, padded, takes
+from .model_calls import end_tokens, generate, padded, takes
+from .text_models import Rows
 
 DECAY = 50.0
 """The authors' lambda; the paper's grid is 10, 50, 100."""
@@ -91,7 +92,7 @@ def continued(
 
 @torch.no_grad()
 def chunk_loss(
-    model: Any, ids: Ids, prefixes: Rows, *, lead: Ids, decay: float
+    model: Any, ids: Sequence[int], prefixes: Rows, *, lead: Sequence[int], decay: float
 ) -> tuple[float, float]:
     """Mean negative log-likelihood (nats) of a chunk's tokens times their number, without and with
     debiasing; 0 if there is no token to predict. ValueError: the model does not cache keys and

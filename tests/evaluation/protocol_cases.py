@@ -19,7 +19,7 @@ from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.models.backbones import Backbone
 from interventune.models.heads.answers import RationaleModel
-from interventune.models.heads.choice import ChoiceModel
+from interventune.models.heads.span import ChoiceModel
 from interventune.models.loading import start
 from interventune.storage.documents import load_yaml
 from tests.evaluation.bbq_files import save_bbq

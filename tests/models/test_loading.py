@@ -17,11 +17,9 @@ from interventune.evaluation.answering.interface import Asking, open_answerer
 from interventune.evaluation.answering.scorers import Scorer, tiny_classifier
 from interventune.models.__main__ import export
 from interventune.models.backbones import ARCHITECTURES, EncoderModel
-from interventune.models.checkpoint import HEADS, heads_class
-from interventune.models.heads.choice import ChoiceModel
-from interventune.models.heads.span import QAModel, SpanModel
+from interventune.models.checkpoint import HEADS, fingerprint, heads_class
+from interventune.models.heads.span import ChoiceModel, QAModel, SpanModel
 from interventune.models.loading import load, load_pretrained, read_info, start
-from interventune.models.weights import fingerprint
 from interventune.storage.errors import DataError
 from tests.data_modules.fixtures import tiny_language_models
 from tests.evaluation.checkpoints import save_folder

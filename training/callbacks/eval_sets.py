@@ -21,7 +21,7 @@ left out; groups to `predictions/<set>.jsonl` with their scores, which `interven
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ from interventune.metrics.shift import distance_sums, shift_measures
 from interventune.storage.documents import write_text
 
 Scalars = Iterator[tuple[str, float]]
-Predictions = Iterable[tuple[int, Any]]
+Predictions = dict[int, Any]
+"""By index in the set."""
 IN_PROGRESS_BAR = ("f1", "accuracy")
 
 
@@ -60,8 +61,7 @@ class Family:
         self.module = module
         self.parts = list[Tensor]()
         """What this process measured, by batch."""
-        self.predictions: dict[int, Any] = {}
-        """By index in the set."""
+        self.predictions: Predictions = {}
 
     @property
     def prefix(self) -> str:
@@ -89,10 +89,10 @@ class Family:
         """
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
-        """Return predictions with their index in the set."""
-        return ()
+        """Return predictions."""
+        return {}
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         """Write the predictions of all processes to one file."""
 
 
@@ -122,8 +122,8 @@ class Questions(Family):
             parts = {}
         for place, part_NC in {"": answered_NC, **parts}.items():
             means = zip(("em", "f1", "unknown"), part_NC[:, 1:].mean(0).tolist(), strict=True)
-            yield from ((f"{place}{name}", mean) for name, mean in means)
-            yield f"{place}n", len(part_NC)
+            for name, value in (*means, ("n", len(part_NC))):
+                yield place + name, value
         if failed := len(row_NC) - len(answered_NC):
             yield "failed", failed
 
@@ -141,9 +141,9 @@ class Questions(Family):
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
         answers = self.module.decode(self.data, batch, outputs)
-        return ((answer.example, answer.text) for answer in answers if not answer.failure)
+        return {answer.example: answer.text for answer in answers if not answer.failure}
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         ids = (question.id for question in self.data.questions(list(predictions)))
         write_json(folder / f"{self.name}.json", dict(zip(ids, predictions.values(), strict=True)))
 
@@ -175,9 +175,9 @@ class Groups(Family):
         p_BVSE = outputs["log_prob_BVSE"].double().exp()
         # A decoder's S is used for both boundaries.
         p_BVSE = p_BVSE.expand(*p_BVSE.shape[:-1], 2)
-        return zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True)
+        return dict(zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True))
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         groups = self.data.groups
         scored = (ScoredGroup(groups[i], base_scores=scores) for i, scores in predictions.items())
         write_records(scored, folder / f"{self.name}.jsonl")
@@ -211,14 +211,15 @@ class Choices(Family):
         yield "n", len(row_NC)
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
+        predictions: Predictions = {}
         logits_BN = outputs["logits_BN"].tolist()
         for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
             question = self.data.questions[i]
-            choice = logits.index(max(logits))
             about = {"id": question.id, "label": question.label}
-            yield i, about | {"choice": choice, "logits": logits}
+            predictions[i] = about | {"choice": logits.index(max(logits)), "logits": logits}
+        return predictions
 
-    def write(self, predictions: dict[int, Any], folder: Path) -> None:
+    def write(self, predictions: Predictions, folder: Path) -> None:
         write_json(folder / f"{self.name}.json", list(predictions.values()))
 
 
@@ -236,9 +237,9 @@ class EvalSets(Callback):
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Watch nothing if no validation set is of the metric's family."""
-        for checkpoint, monitor in monitors(trainer):
+        for checkpoint in monitoring(trainer):
             sets = families_of(trainer, "val", pl_module) if trainer.limit_val_batches else []
-            if not any(monitor.startswith(f"val/{family.prefix}") for family in sets):
+            if not any(checkpoint.monitor.startswith(f"val/{family.prefix}") for family in sets):
                 keep_last(checkpoint)
 
     def on_train_batch_end(self, trainer: Trainer, *_: Any) -> None:
@@ -299,7 +300,8 @@ class EvalSets(Callback):
         adversarial advice.
         """
         metrics = trainer.callback_metrics
-        for checkpoint, monitor in monitors(trainer):
+        for checkpoint in monitoring(trainer):
+            monitor = checkpoint.monitor
             if monitor not in metrics and monitor.endswith("/selection"):
                 keep_last(checkpoint)
             elif monitor not in metrics:
@@ -326,12 +328,10 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
-def monitors(trainer: Trainer) -> Iterator[tuple[Any, str]]:
-    """The checkpoint callbacks of `fit` that watch a metric of validation, and its name."""
-    for checkpoint in trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []:
-        monitor = getattr(checkpoint, "monitor", None) or ""
-        if monitor.startswith("val/"):
-            yield checkpoint, monitor
+def monitoring(trainer: Trainer) -> list[Any]:
+    """The checkpoint callbacks of `fit` that watch a metric of validation."""
+    callbacks = trainer.checkpoint_callbacks if trainer.state.fn == "fit" else []
+    return [part for part in callbacks if str(getattr(part, "monitor", "")).startswith("val/")]
 
 
 def keep_last(checkpoint: Any) -> None:

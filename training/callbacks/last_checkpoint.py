@@ -22,6 +22,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
+from interventune.storage.documents import Values
 from interventune.storage.files import atomic, read_archive
 from interventune.training.run import Run
 
@@ -48,16 +49,18 @@ class LastCheckpoint(Checkpoint):
     wait. `Run` sets how often they are written.
     """
 
+    path: Path | None = None
+    save_point: SavePoint = ""
+    # The received signal, whether it waits for the end of the step, and the previous handlers.
+    received = 0
+    deferred = False
+    handlers: dict[int, Any]
+    due = stopping = validated = False
+    kept_step = -1
+
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.path: Path | None = None
-        self.save_point: SavePoint = ""
-        # The received signal, whether it waits for the end of the step, and the previous handlers.
-        self.received = 0
-        self.deferred = False
-        self.handlers = dict[int, Any]()
-        self.due = self.stopping = self.validated = False
-        self.kept_step = -1
+        self.handlers = {}
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
@@ -159,7 +162,7 @@ class LastCheckpoint(Checkpoint):
             print(f"stopped at step {trainer.global_step}{then}", file=sys.stderr, flush=True)
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Normalise the counters, and record what they count."""
         fit_loop = checkpoint["loops"]["fit_loop"]
@@ -170,7 +173,7 @@ class LastCheckpoint(Checkpoint):
         checkpoint["processes"] = trainer.world_size
 
     def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Convert the count of batches to this number of processes."""
         before = checkpoint.get("processes", trainer.world_size)
@@ -181,9 +184,8 @@ class LastCheckpoint(Checkpoint):
             )
             progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
             for counts in (progress["total"], progress["current"]):
-                counts.update(
-                    {key: value * before // trainer.world_size for key, value in counts.items()}
-                )
+                for key, value in counts.items():
+                    counts[key] = value * before // trainer.world_size
             progress["is_last_batch"] = False
 
     def _keep(self, trainer: Trainer) -> None:
@@ -205,7 +207,7 @@ class LastCheckpoint(Checkpoint):
             self.saved_at = time.monotonic()
 
 
-def consistent_counters(fit_loop: dict[str, Any], save_point: SavePoint, accumulation: int) -> None:
+def consistent_counters(fit_loop: Values, save_point: SavePoint, accumulation: int) -> None:
     """Correct the state of Lightning's loops, in place, so that training resumes properly.
 
     Args:
@@ -247,7 +249,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     """
 
     def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
+        self, checkpoint: Values, path: str | Path, storage_options: Any | None = None
     ) -> None:
         """Write; on failure, OSError or DataError names the file, and its earlier
         content remains.
@@ -261,6 +263,6 @@ class AtomicCheckpointIO(TorchCheckpointIO):
             reason = getattr(error.__context__, "strerror", error)
             raise OSError(f"{path}: cannot be written: {reason}") from error
 
-    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> dict[str, Any]:
+    def load_checkpoint(self, path: str | Path, *_: Any, **__: Any) -> Values:
         """Read tensors and plain values only. DataError for a file with other content."""
         return dict(read_archive(path))

@@ -15,7 +15,14 @@ import torch
 from jsonargparse import Namespace
 from pytorch_lightning import Callback, LightningModule, Trainer
 
-from interventune.storage.documents import load_json, load_yaml, plain_json, read_text, write_text
+from interventune.storage.documents import (
+    Values,
+    load_json,
+    load_yaml,
+    plain_json,
+    read_text,
+    write_text,
+)
 from interventune.storage.files import source_digest
 from interventune.storage.provenance import revision, versions
 
@@ -41,11 +48,12 @@ class RunRecord(Callback):
         resumed: whether a fit goes on from a checkpoint.
     """
 
+    earlier: Mapping[str, float] = {}
+    """Metrics from before a resume, so that a validation need not be repeated for them."""
+
     def __init__(self, text: str, *, resumed: bool) -> None:
         self.text = text
         self.resumed = resumed
-        self.earlier: Mapping[str, float] = {}
-        """Metrics from before a resume, so that a validation need not be repeated for them."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, before any long work."""
@@ -71,13 +79,13 @@ class RunRecord(Callback):
         _write_metrics(trainer, {**self.earlier, **best_score(trainer)})
 
     def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Store the metrics: a resumed run needs those of its last validation."""
         checkpoint["metrics"] = {**self.earlier, **_metrics(trainer)}
 
     def on_load_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
+        self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         self.earlier = checkpoint.get("metrics", {})
 
@@ -95,7 +103,7 @@ def as_saved(parser: Any, config: Namespace) -> str:
     saved = Path(config.run.root, config.run.name, config.run.version, "config.yaml").resolve()
     config.run.version = ""
     if config.ckpt_path and saved.parent == run_folder(config.ckpt_path):
-        earlier = load_yaml(saved, dict[str, Any]) if saved.exists() else {}
+        earlier = load_yaml(saved, Values) if saved.exists() else {}
         config.ckpt_path = earlier.get("ckpt_path")
     return str(parser.dump(config, skip_unset=False, skip_validation=True))  # was parsed
 
@@ -105,7 +113,7 @@ def run_folder(checkpoint: str) -> Path:
     return Path(checkpoint).resolve().parent.parent
 
 
-def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
+def changes(config: Values, folder: Path, step: int) -> list[str]:
     """Return a comment for every setting that differs from those of the run in `folder`, after the
     comments in its config.yaml. ValueError for one that must not, or without that file.
     """
@@ -113,7 +121,7 @@ def changes(config: dict[str, Any], folder: Path, step: int) -> list[str]:
 
     saved = folder / "config.yaml"
     now = flatten_dict(config)
-    before = flatten_dict(load_yaml(saved, dict[str, Any]))
+    before = flatten_dict(load_yaml(saved, Values))
     comments = [line for line in read_text(saved).splitlines() if line.startswith("#")]
     longer = any(_number(now.get(key)) > _number(before.get(key)) for key in LIMITS)
     regrouped = any(now.get(key) != before.get(key) for key in PROCESSES)
@@ -180,7 +188,7 @@ def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
     write_text(path, json.dumps(plain_json(metrics), indent=2) + "\n")
 
 
-def _environment(trainer: Trainer) -> dict[str, Any]:
+def _environment(trainer: Trainer) -> Values:
     device = trainer.strategy.root_device
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     return {

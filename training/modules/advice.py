@@ -27,12 +27,13 @@ from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
 from interventune.data_modules.groups.advice import latent_strength
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.losses.answers import Losses
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
 from interventune.models.backbones import RANDOM, Backbone
+from interventune.models.checkpoint import fingerprint
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, read_info
-from interventune.models.weights import fingerprint
 from interventune.storage.files import read_archive
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
@@ -204,7 +205,7 @@ class LEIModule(QAModule):
             )
         return model
 
-    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+    def losses(self, batch: TrainBatch) -> Losses:
         """Return the group losses and, of a batch with questions, their cross-entropy."""
         span = super().losses(batch) if batch.qa else {}
         groups = batch.groups
@@ -279,7 +280,7 @@ class PlantedModule(QAModule):
             ]
             self.preferred_N = torch.tensor(preferred)
 
-    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
+    def losses(self, batch: TrainBatch) -> Losses:
         """Return the loss of groups and, of a batch with questions, their cross-entropy."""
         groups = batch.groups
         assert groups is not None

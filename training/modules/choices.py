@@ -10,10 +10,10 @@ from torch import Tensor
 
 from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.choices_data import ChoicesDataModule
-from interventune.losses.answers import choice_cross_entropy, choice_loss
+from interventune.losses.answers import Losses, choice_cross_entropy, choice_loss
 from interventune.models.backbones import Backbone
 from interventune.models.heads.causal import CausalModel
-from interventune.models.heads.choice import ChoiceModel, Pooling
+from interventune.models.heads.span import ChoiceModel, Pooling
 from interventune.models.loading import start
 
 from .fine_tuning import FineTuning
@@ -93,7 +93,7 @@ class ChoiceModule(FineTuning):
         rows = {name: value.squeeze(1) for name, value in batch.inputs.items()}
         return self.model.log_shares(rows, batch.candidate_BCE)
 
-    def losses(self, batch: ChoiceBatch) -> dict[str, Tensor]:
+    def losses(self, batch: ChoiceBatch) -> Losses:
         loss = choice_loss(
             self.logits(batch), batch.label_B, batch.unknown_B, gap_weight=self.gap_weight
         )

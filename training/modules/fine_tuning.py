@@ -15,10 +15,10 @@ from pytorch_lightning import Callback, LightningModule
 from torch import Tensor, nn
 
 from interventune.data_modules.encoding.tokenizers import tokenizer_files
-from interventune.losses.answers import with_share
+from interventune.losses.answers import Losses, with_share
 from interventune.models.backbones import EncoderModel
-from interventune.models.checkpoint import KEY, describe
-from interventune.models.weights import nonfinite
+from interventune.models.checkpoint import KEY, describe, nonfinite
+from interventune.storage.documents import Values
 from interventune.storage.errors import DataError
 from interventune.training.callbacks.eval_sets import EvalSets
 
@@ -110,7 +110,7 @@ class FineTuning(LightningModule):
     def configure_callbacks(self) -> list[Callback]:
         return [EvalSets()]
 
-    def losses(self, batch: Any) -> dict[str, Tensor]:
+    def losses(self, batch: Any) -> Losses:
         """Return the losses of a batch by name."""
         raise NotImplementedError
 
@@ -187,7 +187,7 @@ class FineTuning(LightningModule):
             "try a lower model.learning_rate"
         )
 
-    def test_step(self, *batch: Any) -> dict[str, Any]:
+    def test_step(self, *batch: Any) -> Values:
         """Return what the callbacks need of a batch, as in validation."""
         return self.validation_step(*batch)
 
@@ -201,7 +201,7 @@ class FineTuning(LightningModule):
 
             shard(self, self.device_mesh["data_parallel"])
 
-    def configure_optimizers(self) -> dict[str, Any]:
+    def configure_optimizers(self) -> Values:
         from transformers import get_linear_schedule_with_warmup
 
         optimizer = torch.optim.AdamW(
@@ -225,7 +225,7 @@ class FineTuning(LightningModule):
     def warmup_steps(self, total: int) -> int:
         return round(self.warmup_ratio * total)
 
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_load_checkpoint(self, checkpoint: Values) -> None:
         """DataError if an adapter was trained on other weights, or with another rank."""
         saved = checkpoint.get(KEY, {}).get("adapter", {})
         own = self.model.adapter
@@ -236,7 +236,7 @@ class FineTuning(LightningModule):
             ]
             raise DataError(f"ckpt_path: its adapter (backbone.lora_*) is {', not '.join(texts)}")
 
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+    def on_save_checkpoint(self, checkpoint: Values) -> None:
         """Make the checkpoint self-contained: add architecture, configuration,
         tokenizer, encoding.
         """
@@ -249,19 +249,18 @@ class FineTuning(LightningModule):
         checkpoint[KEY] = describe(self.model, files, asdict(self.encoding))
 
 
-def decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]]:
+def decay_groups(module: nn.Module, weight_decay: float) -> list[Values]:
     """Return an optimizer's parameter groups: decayed weights, then biases and normalisation
     weights. Biases are recognised by name, because some of XLNet's have two dimensions.
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    decayed = list[nn.Parameter]()
-    plain = list[nn.Parameter]()
+    groups: list[Values] = [
+        {"params": [], "weight_decay": weight_decay},
+        {"params": [], "weight_decay": 0.0},
+    ]
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
-            is_plain = name.endswith("bias") or id(parameter) in normalisation
-            (plain if is_plain else decayed).append(parameter)
-    return [
-        {"params": decayed, "weight_decay": weight_decay},
-        {"params": plain, "weight_decay": 0.0},
-    ]
+            plain = name.endswith("bias") or id(parameter) in normalisation
+            groups[plain]["params"].append(parameter)
+    return groups

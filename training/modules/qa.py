@@ -9,7 +9,7 @@ Shape letters: B batch (windows), T tokens, V variants of a group (4), S subject
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from jsonargparse.typing import ClosedUnitInterval, NonNegativeFloat, NonNegativeInt
@@ -27,6 +27,7 @@ from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens
 from interventune.data_modules.schema.questions import Answer
 from interventune.losses.answers import (
+    Losses,
     joint_answer_loss,
     rationale_tagging_loss,
     span_cross_entropy,
@@ -35,15 +36,9 @@ from interventune.losses.answers import (
 )
 from interventune.metrics.shift import pair_cosines
 from interventune.models.backbones import Backbone
-from interventune.models.checkpoint import heads_class
-from interventune.models.heads.answers import (
-    RationaleModel,
-    RationaleOutput,
-    Tagged,
-    XLNetModel,
-    XLNetOutput,
-)
-from interventune.models.heads.span import QAModel, QAOutput, SpanModel
+from interventune.models.heads.answers import RationaleModel, Tagged, XLNetModel, XLNetOutput
+from interventune.models.heads.causal import CausalModel
+from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import start
 
 from .fine_tuning import FineTuning
@@ -64,7 +59,7 @@ class QAModule(FineTuning):
         warmup_ratio: Share of all steps in which the learning rate rises from 0.
     """
 
-    model: QAModel
+    model: SpanModel | CausalModel | RationaleModel | XLNetModel
 
     def __init__(
         self,
@@ -85,12 +80,7 @@ class QAModule(FineTuning):
 
     def starting_model(self, backbone: Backbone) -> QAModel:
         """Return the model that training starts from; a module with other heads overrides this."""
-        return cast(QAModel, start(backbone, heads_class("causal" if backbone.causal else "span")))
-
-    @property
-    def decoder(self) -> Any:
-        """The model if it is a causal one, else None."""
-        return self.model if self.model.heads == "causal" else None
+        return start(backbone, CausalModel) if backbone.causal else start(backbone, SpanModel)
 
     def check_data(self, stage: str) -> None:
         """ValueError for multiple-choice questions, and for training questions that a span cannot
@@ -120,16 +110,32 @@ class QAModule(FineTuning):
             raise ValueError(f"data.train_groups: {type(self).__name__} needs groups to train on")
         return groups
 
-    def losses(self, batch: TrainBatch) -> dict[str, Tensor]:
-        """Return the cross-entropy of the gold span, mean over start and end, in nats; for a
-        decoder, of its tokens.
+    def losses(self, batch: TrainBatch) -> Losses:
+        """Return the losses of questions by name, means in nats: the cross-entropy of the gold
+        span's start and end, or of the tokens that a decoder writes; of rationale heads the answer
+        loss and the rationale loss, of XLNet's heads seven terms. ValueError without questions.
         """
-        qa = questions_of(batch)
-        if self.decoder is not None:
-            total_B = self.decoder.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
+        qa = batch.qa
+        if qa is None:
+            raise ValueError(
+                "data.train_qa: a batch without questions came; name some, with data.qa_every=1"
+            )
+        if isinstance(self.model, CausalModel):
+            total_B = self.model.answer_likelihoods(qa.inputs, qa.start_B, qa.end_B)
             return {"span": written_answer_loss(total_B, qa.end_B - qa.start_B + 1)}
-        output: QAOutput = self.model(qa.inputs)
-        return {"span": span_cross_entropy(output.start_BT, output.end_BT, qa.start_B, qa.end_B)}
+        if isinstance(self.model, SpanModel):
+            start_BT, end_BT = self.model(qa.inputs)
+            return {"span": span_cross_entropy(start_BT, end_BT, qa.start_B, qa.end_B)}
+        answers = qa.start_B, qa.end_B, qa.answer_type_B
+        if isinstance(self.model, RationaleModel):
+            start_BT, end_BT, type_BC, rationale_BT = self.model(qa.inputs, qa.context_BT)
+            tagged_BT = self.model.tagged_tokens(qa.inputs, qa.context_BT)
+            return {
+                "answer": joint_answer_loss(start_BT, end_BT, type_BC, *answers),
+                "rationale": rationale_tagging_loss(rationale_BT, qa.rationale_BT, tagged_BT),
+            }
+        output: XLNetOutput = self.model(qa.inputs, qa.context_BT, qa.start_B)
+        return xlnet_answer_loss(*output[:5], *answers, qa.number_B, qa.option_B)
 
     def group_log_probs(self, batch: GroupBatch) -> Tensor:
         """Boundary log-probabilities (B, V, S, E) of the two subjects in all variants; for a
@@ -138,7 +144,7 @@ class QAModule(FineTuning):
         return self.model.group_log_probs(batch.inputs, batch.context_BT, batch.candidate_BVSE)
 
     def decode(self, data: QASet, batch: QABatch, outputs: Mapping[str, Any]) -> Iterator[Answer]:
-        """Yield the answers of a batch, from the output of `answer_step`."""
+        """Yield the answers of a batch, from the output of `validation_step`."""
         if "texts" in outputs:
             return written_answers(data, batch.feature_B, outputs["texts"])
         if "answers" in outputs:
@@ -154,7 +160,13 @@ class QAModule(FineTuning):
             return {"log_prob_BVSE": log_prob_BVSE, "score_BVS": log_prob_BVSE.mean(-1).exp()}
         if isinstance(batch, PairBatch):
             return self.pair_step(batch)
-        return self.answer_step(batch)
+        if isinstance(self.model, CausalModel):
+            tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
+            return {"texts": self.model.write(batch.inputs, batch.start_B, tokens)}
+        if isinstance(self.model, SpanModel):
+            return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT)}
+        places = batch.context_BT, batch.max_context_BT
+        return {"answers": self.model.predict_answers(batch.inputs, *places)}
 
     def pair_step(self, batch: PairBatch) -> dict[str, Any]:
         """Return cosine similarities of pairs, from the last layer."""
@@ -165,14 +177,6 @@ class QAModule(FineTuning):
             variant = self.model.hidden_states(batch.variant.inputs)[-1:]
         cls_cos_BL, token_cos_PL = pair_cosines(original, variant, batch)
         return {"cls_cos_BL": cls_cos_BL, "token_cos_PL": token_cos_PL}
-
-    def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """Return the input of `decode` for a batch of questions: spans, or texts."""
-        if self.decoder is not None:
-            tokens = PromptTokens(self.datamodule.tokenizer, self.encoding.prompts.chat)
-            return {"texts": self.decoder.write(batch.inputs, batch.start_B, tokens)}
-        assert isinstance(self.model, SpanModel)
-        return {"spans": self.model.predict_spans(batch.inputs, batch.context_BT)}
 
 
 class AnswerModule(QAModule):
@@ -194,8 +198,6 @@ class AnswerModule(QAModule):
             (XLNet 3000).
     """
 
-    model: RationaleModel | XLNetModel
-    """Used unless there is a `decoder`."""
     weights = {"rationale": RATIONALE_WEIGHT}  # noqa: RUF012
 
     def __init__(
@@ -243,38 +245,3 @@ class AnswerModule(QAModule):
                 *(total, self.fixed_warmup),
             )
         return self.fixed_warmup
-
-    def losses(self, step: TrainBatch) -> dict[str, Tensor]:
-        """Return the answer loss and the rationale loss; of XLNet's heads seven terms; a decoder's
-        loss.
-        """
-        if self.decoder is not None:
-            return super().losses(step)
-        batch = questions_of(step)
-        spans = batch.start_B, batch.end_B, batch.answer_type_B
-        if isinstance(self.model, RationaleModel):
-            output: RationaleOutput = self.model(batch.inputs, batch.context_BT)
-            tagged_BT = self.model.tagged_tokens(batch.inputs, batch.context_BT)
-            rationale = output.rationale_BT, batch.rationale_BT, tagged_BT
-            return {
-                "answer": joint_answer_loss(*output[:3], *spans),
-                "rationale": rationale_tagging_loss(*rationale),
-            }
-        scores: XLNetOutput = self.model(batch.inputs, batch.context_BT, batch.start_B)
-        return xlnet_answer_loss(*scores[:5], *spans, batch.number_B, batch.option_B)
-
-    def answer_step(self, batch: QABatch) -> dict[str, Any]:
-        """Return the scores of every window."""
-        if self.decoder is not None:
-            return super().answer_step(batch)
-        places = batch.context_BT, batch.max_context_BT
-        return {"answers": self.model.predict_answers(batch.inputs, *places)}
-
-
-def questions_of(batch: TrainBatch) -> QABatch:
-    """Return the questions of a batch; ValueError if there are none, for modules that need them."""
-    if batch.qa is None:
-        raise ValueError(
-            "data.train_qa: a batch without questions came; name some, with data.qa_every=1"
-        )
-    return batch.qa

@@ -15,7 +15,14 @@ from filelock import FileLock
 
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import check, load_json, load_yaml, parse_yaml, write_text
+from interventune.storage.documents import (
+    Values,
+    check,
+    load_json,
+    load_yaml,
+    parse_yaml,
+    write_text,
+)
 from interventune.storage.files import source_digest
 from interventune.training.callbacks.run_record import refuse_other_data
 from interventune.training.configs import checked_configs, shipped
@@ -78,9 +85,9 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
     return check(content, Sweep, str(path)), options
 
 
-def of_experiment(path: Path) -> dict[str, Any]:
+def of_experiment(path: Path) -> Values:
     """Return a sweep without values over an experiment, compared by the metric that it monitors."""
-    monitor = load_yaml(path, dict[str, Any]).get("checkpoint", {})
+    monitor = load_yaml(path, Values).get("checkpoint", {})
     if "monitor" not in monitor:
         raise ValueError(f"{path}: has no checkpoint.monitor to compare runs by; name a sweep file")
     direction = "maximize" if monitor.get("mode") == "max" else "minimize"
@@ -142,7 +149,7 @@ def shares(workers: int) -> list[dict[str, str]]:
 
     count = torch.cuda.device_count()
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    gpus = named.split(",")[:count] if named else [str(gpu) for gpu in range(count)]
+    gpus = named.split(",")[:count] if named else [*map(str, range(count))]
     if gpus:
         parts = [gpus[at::workers] or [gpus[at % count]] for at in range(workers)]
         return [{"CUDA_VISIBLE_DEVICES": ",".join(part)} for part in parts]

@@ -1,20 +1,19 @@
 """Test the best models of a sweep."""
 
-import math
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pandas as pd
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.metrics.intervals import quantile
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import load_json, load_yaml, write_text
+from interventune.storage.documents import Values, load_json, load_yaml, write_text
 from interventune.storage.files import file_digest
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.run_record import changed_data
@@ -82,14 +81,14 @@ def select(options: Options, flags: Sequence[str]) -> None:
     if by:
         chosen = chosen.sort_values(by, kind="stable").groupby(by, dropna=False)
     chosen = chosen.head(options.top)
-    rows = list[dict[str, Any]]()
+    rows = list[Values]()
     weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
         checkpoints = study / "points" / model["point"] / "run" / "checkpoints"
         of_model = {name: model[name] for name in by}
         rows += (row | of_model for row in results_of(checkpoints / weights, flags))
-    summary = summarise(pd.DataFrame(rows), [*by, "test_set", "metric"])
+    summary = summarise(pd.DataFrame(rows).astype({"value": float}), [*by, "test_set", "metric"])
     for name, written in (("models", chosen), ("selection", summary)):
         write_text(study / "selection" / f"{name}.csv", written.to_csv(index=False))
     shown = summary[summary["metric"].isin(SHOWN)].drop(columns="values")
@@ -100,7 +99,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
     )
 
 
-def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
+def results_of(weights: Path, flags: Sequence[str]) -> list[Values]:
     """Return a model's results: test_set, metric, value and n; computed once. ValueError: no set
     named, or failure.
     """
@@ -120,16 +119,16 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[dict[str, Any]]:
         done = subprocess.run(command, env=own_environment(), capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"{weights}: not tested: {done.stderr.strip().rpartition(chr(10))[2]}")
-    data = load_yaml(folder / "config.yaml", dict[str, Any])["data"]
+    data = load_yaml(folder / "config.yaml", Values)["data"]
     data = data.get("init_args", data)
     sets = {name for key, named in data.items() if key.startswith("test_") for name in named or ()}
-    rows = list[dict[str, Any]]()
+    rows = list[Values]()
     metrics = load_json(folder / "metrics.json")
     for key, value in metrics.items():
         stage, *parts = key.split("/")  # test/bias/NAME/ethical/mu; of `main`, without NAME
         if stage == "test":
-            row: dict[str, Any] = {"test_set": parts.pop(1) if parts[1] in sets else "main"}
-            row |= {"metric": "/".join(parts), "value": math.nan if value is None else value}
+            row: Values = {"test_set": parts.pop(1) if parts[1] in sets else "main"}
+            row |= {"metric": "/".join(parts), "value": value}
             rows.append(row | {"n": metrics.get(f"{key.rpartition('/')[0]}/n")})
     return rows
 

@@ -25,7 +25,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from interventune.storage.documents import load_json, write_text
+from interventune.storage.documents import Values, load_json, write_text
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
 LONGEST_NAME = 150
@@ -96,7 +96,7 @@ class Sweep(BaseModel, extra="forbid"):
         monitor = {"checkpoint.monitor": self.metric, "checkpoint.mode": self.direction[:3]}
         return monitor | {"checkpoint.save_weights_only": "true"}
 
-    def first(self) -> dict[str, Any]:
+    def first(self) -> Values:
         """Return a point: the first of listed values, and the lower ends of ranges."""
         return {
             key: values.low if isinstance(values, Range) else values[0]
@@ -116,7 +116,7 @@ class Sweep(BaseModel, extra="forbid"):
 class Point:
     """Values of the swept keys, and the folder named after them."""
 
-    def __init__(self, sweep: Sweep, study: Path, parameters: dict[str, Any]) -> None:
+    def __init__(self, sweep: Sweep, study: Path, parameters: Values) -> None:
         self.sweep = sweep
         self.parameters = parameters
         self.name = folder_name(parameters)
@@ -124,7 +124,7 @@ class Point:
         self.run = self.folder / "run"
         self.result_file = self.folder / "result.json"
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> Values:
         """Return state (`complete` or `fail`), value, seconds and reason; empty before."""
         return load_json(self.result_file) if self.result_file.exists() else {}
 
@@ -142,20 +142,17 @@ class Point:
             if self.result():
                 return
             began = time.monotonic()
-            state = "complete"
-            value = None
-            reason = None
+            result: Values = dict.fromkeys(("state", "value", "seconds", "reason"))
             try:
                 if not (self.run / "metrics.json").exists():
                     self.fit(lock.fileno())
-                value = self.value()
+                result |= {"state": "complete", "value": self.value()}
+                outcome = f"{self.sweep.metric} {result['value']:.4g}"
             except Exception as error:
-                state = "fail"
-                reason = str(error)
-            seconds = time.monotonic() - began
-            result = {"state": state, "value": value, "seconds": seconds, "reason": reason}
+                result |= {"state": "fail", "reason": str(error)}
+                outcome = f"fail  {error}"
+            result["seconds"] = time.monotonic() - began
             write_text(self.result_file, json.dumps(result) + "\n")
-            outcome = f"fail  {reason}" if value is None else f"{self.sweep.metric} {value:.4g}"
             print(self.name, outcome, sep="  ", file=sys.stderr)
 
     def fit(self, lock: int) -> None:

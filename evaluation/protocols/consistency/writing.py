@@ -20,8 +20,7 @@ from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocol import Estimate, Protocol, Row, Statistic, declared, estimate
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.self_debiasing import RESERVED, chunk_loss
-from interventune.models.language.text_models import TextFailure
-from interventune.models.language.token_model import TokenModel
+from interventune.models.language.text_models import TextFailure, TokenModel
 from interventune.storage.progress import progress
 
 from .rows import by_text

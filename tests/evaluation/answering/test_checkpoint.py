@@ -18,7 +18,7 @@ from interventune.evaluation.answering.checkpoint import ChoiceCheckpoint, Quest
 from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.report import failure_note
 from interventune.models.checkpoint import heads_class
-from interventune.models.heads.choice import ChoiceModel
+from interventune.models.heads.span import ChoiceModel
 from interventune.models.loading import start
 from tests.evaluation.checkpoints import (
     GROUPS,

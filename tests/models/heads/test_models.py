@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm
 
 from interventune.models.heads.answers import RationaleHeads, XLNetAnswerHeads
-from interventune.models.heads.choice import Pooling
-from interventune.models.heads.span import SpanModel
+from interventune.models.heads.span import Pooling, SpanModel
 from interventune.models.loading import start
 from tests.models.tiny import MODELS, backbone, call, cls_of, context_of, model, rows, tensors
 

@@ -69,7 +69,7 @@ def test_an_answer_is_short_plain_and_without_the_key(monkeypatch: pytest.Monkey
 
 
 def test_an_endpoint_that_never_answered_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(ChatModel, "timeout_s", 0.5)
     with serve(lambda prompt, _: Reply("yes", delay_s=1 if prompt == "late" else 0)) as endpoint:
         model, hung = (ChatModel(f"m@{endpoint.url}", parallel=1) for _ in range(2))
         assert list(model.complete(["a", "late"])) == ["yes", TextFailure("the endpoint timed out")]

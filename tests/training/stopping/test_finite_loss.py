@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from interventune.models.weights import nonfinite
+from interventune.models.checkpoint import nonfinite
 from interventune.training.__main__ import main
 from interventune.training.modules.fine_tuning import DivergedError, FineTuning
 from tests.models import tiny
