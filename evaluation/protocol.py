@@ -281,7 +281,7 @@ class Protocol:
             self.conclusion(shown, names, shares),
             [
                 *self.notes,
-                seeds_note(shown),
+                seeds_note(shown, names),
                 changes.format(", ".join(lacking)) if lacking else "",
                 failure_note(rows, self.failures),
             ],

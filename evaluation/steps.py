@@ -82,9 +82,10 @@ def over_steps(
     return pd.concat(parts)
 
 
-def seeds_note(results: Results) -> str:
+def seeds_note(results: Results, names: Sequence[str]) -> str:
     """Return a paragraph on the seeds of each checkpoint; empty if all have one."""
-    seeds = results.frame.groupby("checkpoint", sort=False)["seeds"].max()
+    frame = results.frame
+    seeds = frame[frame["checkpoint"].isin(names)].groupby("checkpoint", sort=False)["seeds"].max()
     if (seeds == 1).all():
         return ""
     counts = ", ".join(f"{name} {count}" for name, count in seeds.items())
