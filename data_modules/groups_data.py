@@ -102,7 +102,7 @@ class GroupsDataModule(QuestionsDataModule):
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
         return train_set, partial(
             group_batches,
-            class_N=train_set.groups.ids.advice_class_N,
+            class_N=train_set.groups.advice_class_N,
             per_class=self.groups_per_class,
             questions=questions,
             qa_every=self.qa_every,

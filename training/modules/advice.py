@@ -121,7 +121,7 @@ class LEIModule(QAModule):
         if stage != "fit":
             return
         groups = self.training_groups
-        codes = set(groups.ids.advice_class_N.tolist())
+        codes = set(groups.advice_class_N.tolist())
         self.joined_terms = self.loss.joined(codes)
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
