@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated
 
 from interventune.data_modules.interventions.variants import sentence_spans
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
-from interventune.storage.command_line import Count
+from interventune.storage.command_line import Count, InputFile
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 
@@ -131,16 +130,13 @@ def gold_examples(groups: Iterable[Group]) -> Iterator[QAExample]:
             )
 
 
-File = Annotated[str, "FILE"]
-
-
 def write_unqover(
     *,
     output: Path,
     overwrite: bool = False,
-    subjects: list[File],
-    templates: File,
-    attributes: File,
+    subjects: list[InputFile],
+    templates: InputFile,
+    attributes: InputFile,
 ) -> str:
     """Write UnQover's source.json from word lists.
 
@@ -163,12 +159,12 @@ def write_groups(
     *,
     output: Path,
     overwrite: bool = False,
-    subjects: list[File],
-    templates: File,
-    attributes: File,
-    interventions: File | None = None,
-    like: File | None = None,
-    disjoint_from: list[File] | None = None,
+    subjects: list[InputFile],
+    templates: InputFile,
+    attributes: InputFile,
+    interventions: InputFile | None = None,
+    like: InputFile | None = None,
+    disjoint_from: list[InputFile] | None = None,
     per_class: Count | None = None,
     seed: int = 0,
 ) -> str:

@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, write_records
 from interventune.data_modules.sources import read_questions
-from interventune.storage.command_line import split_name
+from interventune.storage.command_line import FilePath, Source, split_name
 from interventune.storage.documents import load_json, refuse_existing
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic_text
@@ -24,10 +24,10 @@ from .variants import made_of, report_rejected
 
 def perturb_file(
     *,
-    input: Annotated[str, "SOURCE"],
+    input: Source,
     variant: Variant,
-    output: Annotated[Path, "FILE"],
-    sentences: Annotated[Path, "FILE"] | None = None,
+    output: FilePath,
+    sentences: FilePath | None = None,
     overwrite: bool = False,
 ) -> str:
     """Write questions whose stories are cut or changed, and a summary next to the file.
@@ -80,7 +80,7 @@ def count_questions(
     *,
     data: list[Annotated[str, "[NAME=]SOURCE"]],
     variants: list[Literal["os", "ts", "ts_r", "os_r"]] | None = None,
-    output: Annotated[Path, "FILE"] | None = None,
+    output: FilePath | None = None,
     overwrite: bool = False,
 ) -> str:
     """Count the stories and questions of data sets in each variant (Chaturvedi et al. 2023, Table

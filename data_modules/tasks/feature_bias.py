@@ -20,7 +20,7 @@ from pydantic import Field
 from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
-from interventune.storage.command_line import Count
+from interventune.storage.command_line import Count, FilePath, InputFile, Source
 from interventune.storage.documents import load_json, refuse_existing, write_text
 from interventune.storage.errors import DataError
 from interventune.storage.files import source_digest
@@ -192,7 +192,7 @@ def opinions(seed: str) -> Iterator[LabelledText]:
 
 def write_feature_tasks(
     *,
-    input: list[Annotated[str, "SOURCE"]],
+    input: list[Source],
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
     task: list[str],
@@ -240,9 +240,9 @@ def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def write_feature_rows(
     *,
-    task: Annotated[str, "FILE"],
-    output: Annotated[Path, "FILE"],
-    dev_output: Annotated[Path, "FILE"],
+    task: InputFile,
+    output: FilePath,
+    dev_output: FilePath,
     overwrite: bool = False,
 ) -> str:
     """Write the demonstrations of such a task as training data, with equally many of each label.

@@ -14,7 +14,7 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.command_line import Count
+from interventune.storage.command_line import Count, Source
 from interventune.storage.documents import check, refuse_existing
 from interventune.storage.errors import DataError
 
@@ -42,7 +42,7 @@ def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
 
 def write_prompts(
     *,
-    input: Annotated[str, "SOURCE"],
+    input: Source,
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
     count: Count | None = None,
