@@ -10,8 +10,7 @@ from interventune.data_modules.interventions.variants import (
     report_rejected,
     with_rationale,
 )
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import QAExample, Variant
+from interventune.data_modules.schema.questions import QAExample, Variant, traits
 from interventune.storage.command_line import AtLeast, Source
 from interventune.storage.errors import DataError
 from interventune.storage.finished_work import work_key

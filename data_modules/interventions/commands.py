@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 
 from tqdm.auto import tqdm
 
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, write_records
+from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, traits, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.storage.command_line import FilePath, Source, split_name
 from interventune.storage.documents import load_json, refuse_existing

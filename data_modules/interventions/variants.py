@@ -27,8 +27,14 @@ from itertools import pairwise
 from random import Random
 
 from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Span, Variant
+from interventune.data_modules.schema.questions import (
+    EXCHANGED,
+    QAExample,
+    Rejected,
+    Span,
+    Variant,
+    traits,
+)
 from interventune.storage.errors import DataError
 
 from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from interventune.storage.documents import Rows, check
+from interventune.storage.documents import Rows, check, load_yaml
 from interventune.storage.errors import DataError
 from interventune.storage.files import atomic_text
 
@@ -54,6 +54,39 @@ ChoiceTarget = Literal["label", "unknown"]
 """Training target of a question: the labelled choice; or that choice, which says that the answer is
 unknown, with all others equally likely (BBQ's ambiguous questions).
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traits:
+    """What is particular to a data set (a row of datasets.yaml); the defaults are those of a name
+    without a row.
+
+    Args:
+        scoring: how a question's references give one score
+            (interventune.metrics.answers.score_answer).
+        conversation: whether a question is marked as a turn, even the first one, as in the code of
+            Chaturvedi et al. 2023.
+        rationales: whether people marked the rationales. Then a question may have none, and the
+            place of its answer was searched for.
+        variants: those in the paper's Tables 4 and 5.
+    """
+
+    scoring: Literal["max", "leave_one_out", "hotpotqa"] = "max"
+    conversation: bool = False
+    rationales: bool = False
+    variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
+
+
+DATASETS = load_yaml(Path(__file__).with_name("datasets.yaml"), dict[str, Traits])
+
+
+def traits(dataset: str) -> Traits:
+    """Return the traits of a data set (`QAExample.dataset`).
+
+    >>> traits("coqa").scoring, traits("mine").scoring
+    ('leave_one_out', 'max')
+    """
+    return DATASETS.get(dataset, Traits())
 
 
 @dataclass(frozen=True, slots=True)

@@ -239,11 +239,7 @@ def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def write_feature_rows(
-    *,
-    task: InputFile,
-    output: FilePath,
-    dev_output: FilePath,
-    overwrite: bool = False,
+    *, task: InputFile, output: FilePath, dev_output: FilePath, overwrite: bool = False
 ) -> str:
     """Write the demonstrations of such a task as training data, with equally many of each label.
 
