@@ -2,7 +2,7 @@
 act on.
 
     document = load_json("advice.json", dict[str, list[str]])
-    for where, row in json_lines("rows.jsonl", Row):      # a TypedDict or a dataclass
+    row = check(value, Row, "rows.jsonl, line 2")         # a TypedDict or a dataclass
 
 The type is the only check: a missing field, a number instead of text, or a value that a `Literal`
 does not list raises a DataError that names the file, the line and the field.
@@ -32,11 +32,11 @@ def load_json(path: str | Path, kind: type[T] = ANY) -> T:
     return parse_json(read_bytes(path), kind, str(path))
 
 
-def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]:
+def json_lines(path: str | Path) -> Rows:
     """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an
     error.
     """
-    return starmap(lambda where, line: (where, parse_json(line, kind, where)), _lines(path))
+    return starmap(lambda where, line: (where, parse_json(line, ANY, where)), _lines(path))
 
 
 def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:

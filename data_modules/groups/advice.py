@@ -71,19 +71,11 @@ def read_advice(path: str | Path) -> tuple[Advice, ...]:
     )
 
 
-def with_advice(
-    group: Group, text: str, advice_class: AdviceClass, advice_id: str, domain: str = ""
-) -> Group:
-    """Put `text` before the questions of all four variants; `domain` is the advice's subject
-    matter.
-    """
+def with_advice(group: Group, text: str, advice_class: AdviceClass, advice_id: str) -> Group:
+    """Put `text`, of no domain, before the questions of all four variants."""
     variants: Any = tuple(replace(variant, advice=text) for variant in group.variants)
     return replace(
-        group,
-        variants=variants,
-        advice_class=advice_class,
-        advice_id=advice_id,
-        advice_domain=domain,
+        group, variants=variants, advice_class=advice_class, advice_id=advice_id, advice_domain=""
     )
 
 

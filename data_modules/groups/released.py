@@ -149,8 +149,9 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
-def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) -> Half:
-    """The half of (text, (span, scores) of its subjects in context order, target or -1).
+def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any], *more: Any) -> Half:
+    """The half of (text, (span, scores) of its subjects in context order, target or -1), and of
+    `more` fields.
 
     `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
     published files have two spaces before the question.
@@ -168,7 +169,7 @@ def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) 
         elif swapped:
             target = 1 - target
         variants.append((variant, None if None in scores else scores, target))
-    return Half(key, swapped, variants)
+    return Half(key, swapped, variants, *more)
 
 
 def _lei_half(paragraph: _Paragraph) -> Half:
@@ -244,19 +245,17 @@ def _unqover_half(entry: tuple[str, Any]) -> Half:
     if of_both_orders:
         content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
     record = check(content, _Record, "its record")
-    first = record.q0
-    second = record.q1
-    spans = locate_pair(record.context, first.ans0.text, first.ans1.text)
+    both = record.q0, record.q1
+    spans = locate_pair(record.context, record.q0.ans0.text, record.q0.ans1.text)
     if of_both_orders:
         swapped = tuple(span.text.lower() for span in spans) != key[0]
-    if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in (first, second)):
+    if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in both):
         key = (*key[:4], "ethical", UNNAMED)
     questions = [
         (asked.question, [*zip(spans, (asked.ans0.scores, asked.ans1.scores), strict=True)], -1)
-        for asked in (first, second)
+        for asked in both
     ]
-    half = _half(key, swapped, record.context, questions)
-    return half._replace(clusters=clusters, answer=first.pred)
+    return _half(key, swapped, record.context, questions, clusters, record.q0.pred)
 
 
 def locate_pair(context: str, *names: str) -> list[Span]:

@@ -23,13 +23,7 @@ from .advice import Advice, read_advice
 from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 
 
-def restrict(
-    expansion: Expansion,
-    advice: Sequence[Advice],
-    groups: Iterable[Group],
-    *,
-    without: bool = False,
-) -> tuple[Expansion, Sequence[Advice]]:
+def restrict(expansion: Expansion, groups: Iterable[Group], *, without: bool = False) -> Expansion:
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
@@ -46,13 +40,14 @@ def restrict(
         if allows(names, [subject.name.lower() for subject in pair])
     ]
     cells = [cell for cell in expansion.cells if allows(names, [cell.attribute.lower()])]
+    advice = expansion.advice
     if advised:
         advice = [
             item
             for item in advice
             if allows(advised, [item.id, item.text] if without else [item.id])
         ]
-    return Expansion(pairs, cells), advice
+    return Expansion(pairs, cells, advice)
 
 
 def advised_cells(
@@ -192,18 +187,19 @@ def write_groups(
     """
     refuse_existing(output, overwrite=overwrite)
     expansion = read_expansion(subjects, templates, attributes)
-    advice: Sequence[Advice] = read_advice(interventions) if interventions else ()
+    if interventions:
+        expansion = expansion._replace(advice=read_advice(interventions))
     categories = {cell.category.lower() for cell in expansion.cells}
-    unadvised = categories - {item.category for item in advice}
-    if advice and unadvised:
+    unadvised = categories - {item.category for item in expansion.advice}
+    if expansion.advice and unadvised:
         raise DataError(
             f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}"
         )
     if like:
-        expansion, advice = restrict(expansion, advice, read_groups(like))
+        expansion = restrict(expansion, read_groups(like))
     for source in disjoint_from or ():
-        expansion, advice = restrict(expansion, advice, read_groups(source), without=True)
-    pairs, cells = expansion
+        expansion = restrict(expansion, read_groups(source), without=True)
+    pairs, cells, advice = expansion
     if not (pairs and cells) or (interventions and not advice):
         raise DataError(
             "no group is left: the restrictions exclude every subject pair, attribute or advice"

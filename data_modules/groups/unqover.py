@@ -102,10 +102,13 @@ def repair_articles(line: str) -> str:
 
 
 class Expansion(NamedTuple):
-    """The parts of groups: every pair is combined with every cell."""
+    """The parts of groups: every pair is combined with every cell, and this with each advice of its
+    category.
+    """
 
     pairs: Sequence[Sequence[Subject]]
     cells: Sequence[Cell]
+    advice: Sequence[Advice] = ()
 
 
 def read_expansion(
