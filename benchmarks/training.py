@@ -21,10 +21,10 @@ from torch.utils.benchmark import Timer
 from benchmarks.fits import fit
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, timed
 from interventune.data_modules.batching.sets import encode_questions
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.training.precision import faster_precision
 
 ENCODING = Encoding(max_length=384)

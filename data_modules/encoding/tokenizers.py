@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import read_archive
 
@@ -17,6 +18,9 @@ from .windows import DECODERS
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""
+
+LAYOUTS = load_yaml(Path(__file__).with_name("layouts.yaml"), dict[str, dict[str, Any]])
+"""By architecture, the format of a text and of a pair, special tokens and the side of padding."""
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
@@ -32,7 +36,6 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     """
     if source == "stories":
         from interventune.data_modules.stories.questions import vocabulary
-        from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())
     where = source if isinstance(source, str) else "the checkpoint"
@@ -73,6 +76,47 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
         # relative.
         tokenizer.padding_side = "left" if architecture == "xlnet" else "right"
     return tokenizer
+
+
+def build_tokenizer(architecture: str, words: Iterable[str]) -> Any:
+    """Build a fast tokenizer for tiny models, with the special tokens and pair layout of a real
+    architecture (layouts.yaml): lower-casing, split at white space and punctuation, one id per
+    word.
+
+    Code that works with it also works with the pretrained tokenizer of the same architecture: same
+    special tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only
+    padding may differ: it has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
+
+    Ids: special tokens first, then the words in the order given (without repetitions). Words
+    outside the vocabulary become the unknown token. Raises ValueError for an architecture without a
+    layout.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    if architecture not in LAYOUTS:
+        raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
+    layout = LAYOUTS[architecture]
+    special = layout["special"]
+    pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=special["unk_token"]))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=layout["single"],
+        pair=layout["pair"],
+        special_tokens=[(token, ids[token]) for token in dict.fromkeys(special.values())],
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **special,
+        padding_side=layout.get("side", "right"),
+        model_input_names=inputs if ":" in layout["pair"] else [inputs[0], inputs[2]],
+        model_max_length=512,
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) -> None:

@@ -29,8 +29,6 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from typing_extensions import TypedDict
-
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, Place, normalised, occurs
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
 from interventune.storage.documents import own_yaml
@@ -38,16 +36,9 @@ from interventune.storage.documents import own_yaml
 Shape = Literal["number", "date", "name", "other"]
 
 
-class _Words(TypedDict):
-    verbs: str
-    beginnings: dict[str, str]
-    opposites: list[tuple[str, str]]
-    frames: list[str]
-
-
-_WORDS = own_yaml(__file__, _Words)
+_WORDS = own_yaml(__file__, dict[str, Any])
 OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
-FRAMES = _WORDS["frames"]
+FRAMES: list[str] = _WORDS["frames"]
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 DRAWS = 50
@@ -216,8 +207,8 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     pattern = re.compile(_ALONE.format(re.escape(answer)))
     pieces = [match.span() for match in pattern.finditer(story)]
     first = example.answers[0].start + example.answers[0].text.index(answer)
-    span = Span(first, first + len(answer), answer)
-    if (span.start, span.end) not in pieces or story.count(answer) != len(pieces):
+    place = (first, first + len(answer))
+    if place not in pieces or story.count(answer) != len(pieces):
         return Rejected("answer stands inside a longer word")
     if names_old(normalised("\n".join(pattern.split(story)))):
         return Rejected("answer is left in the story in other words")
@@ -228,7 +219,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
         words = normalised(new)
         if words not in everything and not names_old(words):
             return edited(
-                replace(example, answers=(span,)),
+                replace(example, answers=(Span(*place, answer),)),
                 new.join(pattern.split(story)),
                 pieces,
                 len(new) - len(answer),

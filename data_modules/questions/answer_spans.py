@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from interventune.data_modules.schema.questions import AnswerType, QAExample, Span
 
-NUMBER_WORDS = [
+NUMBER_WORDS = (
     "none",
     "one",
     "two",
@@ -32,7 +32,7 @@ NUMBER_WORDS = [
     "eight",
     "nine",
     "ten",
-]
+)
 """The answers of type number; `number_class` is the index in this list plus one."""
 
 _SPOKEN: tuple[AnswerType, ...] = ("yes", "no", "unknown")

@@ -69,9 +69,8 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
             )
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]
-            fields: dict[str, Any] = dict.fromkeys(layout.prompt, str) | dict.fromkeys(
-                layout.choices, of_choices
-            )
+            fields: dict[str, Any] = dict.fromkeys(layout.prompt, str)
+            fields |= dict.fromkeys(layout.choices, of_choices)
             fields["context_condition"] = NotRequired[Literal["ambig", "disambig"]]  # BBQ's
             kind = TypedDict("kind", fields)  # type: ignore[misc]
         if layout.benchmark == "rows":

@@ -21,9 +21,8 @@ from transformers import (
     pipeline,
 )
 
-from interventune.data_modules.encoding.tokenizers import tokenizer_id
+from interventune.data_modules.encoding.tokenizers import build_tokenizer, tokenizer_id
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.models.backbones import pick_device
 from interventune.models.loading import read_folder
 from interventune.models.weights import fingerprint

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.groups.advice import unadvised
 from interventune.data_modules.groups_data import GroupsDataModule
 from interventune.data_modules.schema.groups import Group, Targets
@@ -17,7 +18,6 @@ from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.storage.errors import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
