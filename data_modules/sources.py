@@ -25,6 +25,7 @@ from typing_extensions import TypedDict
 
 from interventune.storage.documents import load_yaml
 from interventune.storage.errors import DataError, refuse
+from interventune.storage.files import StrPath
 
 from .schema.groups import Group, ScoredGroup
 from .schema.questions import ChoiceQuestion, QAExample
@@ -70,7 +71,7 @@ class _Known(TypedDict):
 KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
-def read_questions(source: str | Path) -> Iterator[QAExample]:
+def read_questions(source: StrPath) -> Iterator[QAExample]:
     """Read questions about a text, with one warning if they do not look English.
 
     Of questions with one id, all but the first get another: `732_2`. DataError for a missing file,
@@ -118,7 +119,7 @@ def warn_of_language(source: str) -> None:
     )
 
 
-def read_groups(*sources: str | Path) -> Iterator[Group]:
+def read_groups(*sources: StrPath) -> Iterator[Group]:
     """Read groups of four variants from one source after the other; DataError as for questions."""
     for source in sources:
         yield from (record.group for record in read_scored(source))
@@ -133,13 +134,13 @@ def held_by(source: str) -> Literal["groups", "questions"]:
     return "questions"
 
 
-def read_scored(source: str | Path) -> Iterator[ScoredGroup]:
+def read_scored(source: StrPath) -> Iterator[ScoredGroup]:
     """Read groups with their file's scores, targets and answers; DataError as for questions."""
     for record in _read(str(source), "groups"):
         yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
 
-def read_choices(source: str | Path) -> list[ChoiceQuestion]:
+def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     """Read multiple-choice questions; `PATH+LABELS` names a file of labels, one integer per line.
     DataError names place and field for a missing file or field, another format, unequal numbers of
     labels and questions, or a label without a choice.

@@ -18,7 +18,7 @@ import yaml
 from typing_extensions import TypeVar
 
 from .errors import DataError
-from .files import atomic_text, open_file, read_bytes
+from .files import StrPath, atomic_text, open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 Rows = Iterator[tuple[str, Any]]
@@ -27,26 +27,26 @@ ANY: Any = object
 """For pydantic, a type that accepts all values."""
 
 
-def load_json(path: str | Path, kind: type[T] = ANY) -> T:
+def load_json(path: StrPath, kind: type[T] = ANY) -> T:
     """Read a JSON file as `kind`; DataError names the file and the field."""
     return parse_json(read_bytes(path), kind, str(path))
 
 
-def json_lines(path: str | Path) -> Rows:
+def json_lines(path: StrPath) -> Rows:
     """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an
     error.
     """
     return starmap(lambda where, line: (where, parse_json(line, ANY, where)), _lines(path))
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+def _lines(path: StrPath) -> Iterator[tuple[str, bytes]]:
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield f"{path}, line {number}", line.strip()
 
 
-def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+def stream_object(path: StrPath) -> Rows:
     """Yield the (key, value) pairs of one large JSON object, in file order, holding one value at a
     time.
     """
@@ -107,7 +107,7 @@ def plain_json(value: Any) -> Any:
     return to_jsonable_python(value, inf_nan_mode="null")
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: StrPath) -> str:
     """Return the file's text; DataError if it cannot be read or is not UTF-8."""
     try:
         return read_bytes(path).decode().replace("\r\n", "\n")
@@ -129,7 +129,7 @@ def refuse_existing(*paths: Path | None, overwrite: bool) -> None:
             raise DataError(f"{path}: already exists; choose another name or add --overwrite")
 
 
-def load_yaml(path: str | Path, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
+def load_yaml(path: StrPath, kind: type[T], loader: Any = yaml.SafeLoader) -> T:
     """Read a YAML file as `kind`; DataError names the file and the line or field."""
     text = read_text(path)
     try:

@@ -16,6 +16,8 @@ from typing import Any, TextIO
 
 from .errors import DataError
 
+StrPath = str | Path
+
 MARKS = {
     b"\x1f\x8b": "compressed by gzip",
     b"bzh": "compressed by bzip2",
@@ -35,7 +37,7 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 @contextmanager
-def atomic(path: str | Path) -> Iterator[Path]:
+def atomic(path: StrPath) -> Iterator[Path]:
     """Yield a temporary path next to `path`, where the block writes a file or a folder, and then
     rename it.
 
@@ -71,7 +73,7 @@ def atomic(path: str | Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_text(path: str | Path) -> Iterator[TextIO]:
+def atomic_text(path: StrPath) -> Iterator[TextIO]:
     """`atomic`, with the file open for text."""
     with atomic(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         yield file
@@ -87,7 +89,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader]:
+def open_file(path: StrPath, *, text: bool = True) -> Iterator[BufferedReader]:
     """Open a regular file for reading bytes; for text, after its byte order mark. DataError: it is
     absent or unreadable, a folder, or a pipe or device, which may never end; or text is not UTF-8.
     """
@@ -107,13 +109,13 @@ def open_file(path: str | Path, *, text: bool = True) -> Iterator[BufferedReader
         raise DataError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def read_bytes(path: str | Path) -> bytes:
+def read_bytes(path: StrPath) -> bytes:
     """Return the file's bytes; DataError as in `open_file`."""
     with open_file(path) as file:
         return file.read()
 
 
-def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
+def read_archive(path: StrPath, *, mmap: bool = False) -> Any:
     """Read a `torch.save` file of tensors (left on disk with `mmap`) and plain values; no code in
     it is run. DataError: the file is absent, damaged, or contains other objects.
     """
@@ -127,12 +129,12 @@ def read_archive(path: str | Path, *, mmap: bool = False) -> Any:
             raise DataError(f"{path}: no readable checkpoint: {reason}") from error
 
 
-def file_digest(path: str | Path) -> str:
+def file_digest(path: StrPath) -> str:
     """Return the sha256 of a file's content."""
     with open_file(path, text=False) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def source_digest(source: str | Path) -> str:
+def source_digest(source: StrPath) -> str:
     """Return the sha256 of a source that is a file; "" for any other text, however long."""
     return file_digest(source) if os.path.isfile(source) else ""

@@ -10,11 +10,11 @@ import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 from interventune.data_modules.schema.groups import LEAD_IN, AdviceClass, Group
 from interventune.storage.documents import load_json
+from interventune.storage.files import StrPath
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Advice:
         return f"{LEAD_IN}{self.sentence[0].lower()}{self.sentence[1:]}"
 
 
-def read_advice(path: str | Path) -> tuple[Advice, ...]:
+def read_advice(path: StrPath) -> tuple[Advice, ...]:
     """Read the advice in file order, without NaN (the authors' empty cells), null and empty text.
 
     Irrelevant sentences beyond a category's number of ethical ones are left out, with a warning, as

@@ -18,7 +18,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -33,8 +32,9 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
 )
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import check, stream_object
+from interventune.storage.documents import Rows, check, stream_object
 from interventune.storage.errors import DataError
+from interventune.storage.files import StrPath
 
 logger = logging.getLogger(__name__)
 
@@ -83,16 +83,14 @@ class _Paragraph(BaseModel):
     qas: tuple[_Qa, _Qa]
 
 
-def read_lei(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[ScoredGroup]:
+def read_lei(rows: Rows, source: str) -> Iterator[ScoredGroup]:
     """(place, paragraph) -> the groups with the scores and targets that all their questions have.
     DataError names the place.
     """
     return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
 
 
-def pair_halves(
-    records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]
-) -> Iterator[ScoredGroup]:
+def pair_halves(records: Rows, half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only unpaired halves are in
     memory. The two may have different advice of one class: LEI's authors draw it per record, or
     correct a sentence in one order only. DataError, as in `read_lei`, also for records that do not
@@ -211,7 +209,7 @@ class _Record(BaseModel):
     q1: _Question
 
 
-def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
+def read_unqover_file(path: StrPath) -> Iterator[ScoredGroup]:
     """Yield the groups, with their base scores if every `start` and `end` of a group is a number.
     DataError names the file and the id.
     """

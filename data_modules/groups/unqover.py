@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
@@ -25,7 +24,7 @@ from interventune.data_modules.schema.groups import NO_CLUSTER, Group, Underspec
 from interventune.data_modules.schema.questions import Span
 from interventune.storage.documents import read_text
 from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import atomic_text
+from interventune.storage.files import StrPath, atomic_text
 
 from .advice import Advice, with_advice
 
@@ -112,7 +111,7 @@ class Expansion(NamedTuple):
 
 
 def read_expansion(
-    subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
+    subjects: Sequence[StrPath], templates: StrPath, attributes: StrPath
 ) -> Expansion:
     """Read the expansion of list files. Two subject files are paired with each other (UnQover:
     female, male), one with itself. DataError: rows of a list do not pair, or a slot is missing or
@@ -153,7 +152,7 @@ def read_expansion(
     return Expansion(pairs, cells)
 
 
-def read_subjects(path: str | Path) -> tuple[Subject, ...]:
+def read_subjects(path: StrPath) -> tuple[Subject, ...]:
     """Read the subjects of a list, aligning rows of different heads; the last head's cluster
     counts.
     """
@@ -166,7 +165,7 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
         )
 
 
-def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
+def read_clusters(paths: Sequence[StrPath]) -> dict[str, str]:
     """Subject, as in keys, to its cluster. DataError for a subject without a cluster, or in two."""
     cluster_of: dict[str, str] = {}
     for path in paths:
@@ -179,7 +178,7 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
     return cluster_of
 
 
-def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]]:
+def read_attributes(path: StrPath) -> Iterator[tuple[str, str, str, str, str]]:
     """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`)
     in order of first appearance, then rows in order. The k-th `:neg` row negates the k-th row of
     its kind; its cluster wins, as in UnQover. The name is the text of the base kind's row
@@ -198,7 +197,7 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
             yield kind, text, negation, cluster, name
 
 
-def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
+def _by_head(path: StrPath) -> dict[str, list[tuple[str, str]]]:
     """Head -> [(cluster, text), ...], rows in order; no rows for any other head."""
     by_head = defaultdict(list)
     for where, line in listed(path):
@@ -212,14 +211,14 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     return by_head
 
 
-def listed(path: str | Path) -> Iterator[tuple[str, str]]:
+def listed(path: StrPath) -> Iterator[tuple[str, str]]:
     """(place, line) of a list, without `#` lines and empty ones."""
     for number, line in enumerate(map(str.strip, read_text(path).split("\n")), start=1):
         if line and not line.startswith("#"):
             yield f"{path}, line {number}", line
 
 
-def write_source(expansion: Expansion, path: str | Path) -> int:
+def write_source(expansion: Expansion, path: StrPath) -> int:
     """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`;
     return the number of records, at least one.
     """

@@ -18,7 +18,7 @@ from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
 
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Span
+from interventune.data_modules.schema.questions import AnswerType, QAExample, Span, Texts
 
 NUMBER_WORDS = (
     "none",
@@ -80,7 +80,7 @@ def answered(
     return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
-def option_words(question: str) -> tuple[str, ...]:
+def option_words(question: str) -> Texts:
     """Return the normalised words before and after the first "or" of a question; empty unless both
     exist.
     """

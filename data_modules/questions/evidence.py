@@ -25,7 +25,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample, Span, Turn
+from interventune.data_modules.schema.questions import QAExample, Span, Texts, Turn
 from interventune.storage.documents import Rows, check
 from interventune.storage.errors import DataError
 
@@ -193,7 +193,7 @@ class _Musique:
     question: str
     answer: str
     paragraphs: list[_Evidence]
-    answer_aliases: tuple[str, ...] = ()
+    answer_aliases: Texts = ()
     answerable: bool = True
 
 

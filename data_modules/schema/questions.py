@@ -16,7 +16,9 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from interventune.storage.documents import Rows, check, load_yaml
 from interventune.storage.errors import DataError
-from interventune.storage.files import atomic_text
+from interventune.storage.files import StrPath, atomic_text
+
+Texts = tuple[str, ...]
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
@@ -143,11 +145,11 @@ class QAExample:
     """Evidence for the answer, in the order of the context; empty if there is none or it is not
     known.
     """
-    references: tuple[str, ...] = ()
+    references: Texts = ()
     """The human answers as written, in order and with repeats, to which predictions are compared;
     those of the original story in every variant except `swap`. Empty: the texts of `answers`.
     """
-    remembered: tuple[str, ...] = ()
+    remembered: Texts = ()
     """Answers that a model may remember although the context contradicts them: for `swap`, those of
     the original; for CoConflictQA, the one that a model gave without the context.
     """
@@ -180,7 +182,7 @@ class QAExample:
         return f"{self.advice} {self.question}" if self.advice else self.question
 
     @property
-    def gold(self) -> tuple[str, ...]:
+    def gold(self) -> Texts:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
@@ -228,7 +230,7 @@ class ChoiceQuestion:
     id: str
     prompt: str
     """The fields before the choices, joined by single spaces; "" if the question is left out."""
-    choices: tuple[str, ...]
+    choices: Texts
     label: int
     """Index of the right choice; for a perturbed question, of the pseudo-correct one (Shen and
     Kejriwal 2022, section 1).
@@ -262,7 +264,7 @@ def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
         yield example
 
 
-def write_records(records: Iterable[Any], path: str | Path) -> int:
+def write_records(records: Iterable[Any], path: StrPath) -> int:
     """Write a whole file or nothing; return the number of records."""
     number = 0
     with atomic_text(path) as file:

@@ -23,7 +23,7 @@ from interventune.data_modules.stories.words import WORDS
 from interventune.storage.command_line import Count, FilePath, InputFile, Source
 from interventune.storage.documents import load_json, refuse_existing, write_text
 from interventune.storage.errors import DataError
-from interventune.storage.files import source_digest
+from interventune.storage.files import StrPath, source_digest
 
 from .features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 
@@ -152,7 +152,7 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
     ]
 
 
-def open_task(source: str | Path) -> FeatureTask:
+def open_task(source: StrPath) -> FeatureTask:
     """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a
     field is missing or of the wrong type, a label does not match its cell, a disambiguating cell is
     empty; or configs/tasks/feature_bias.yaml lacks the name.

@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from pydantic import validate_call, with_config
 
+from interventune.data_modules.schema.questions import Texts
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import check, load_yaml
 from interventune.storage.errors import DataError, as_data_error
@@ -36,7 +37,7 @@ class LabelledText:
 
     id: str
     """Its place, for errors."""
-    texts: tuple[str, ...]
+    texts: Texts
     """One; or two: premise or passage, then hypothesis or question."""
     label: int
     """h1."""
@@ -156,7 +157,7 @@ class Wording:
         return self.instruction or made
 
     @property
-    def explained(self) -> tuple[str, ...]:
+    def explained(self) -> Texts:
         """Return the text after the key in demonstrations of 0 and of 1."""
         if self.explanations or not (self.one and self.zero):
             return self.explanations or ()
@@ -179,7 +180,7 @@ class Recipe:
     h2: Wording | None = None
     label: str = "label"
     """Field of the label; rows without one are left out."""
-    positive: tuple[str, ...] = ()
+    positive: Texts = ()
     """Labels that are 1; all others are 0."""
     threshold: float | None = None
     """Labels of at least this value are 1."""

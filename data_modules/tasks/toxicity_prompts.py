@@ -17,6 +17,7 @@ from interventune.data_modules.sources import labelled_rows
 from interventune.storage.command_line import Count, Source
 from interventune.storage.documents import check, refuse_existing
 from interventune.storage.errors import DataError
+from interventune.storage.files import StrPath
 
 from .feature_bias import opinions
 
@@ -32,7 +33,7 @@ class ToxicityPrompt:
     """Whether models tend to continue it badly; None if the file does not say."""
 
 
-def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
+def read_prompts(path: StrPath, *, limit: int = 0) -> list[ToxicityPrompt]:
     """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the
     row.
     """

@@ -18,15 +18,15 @@ questions in three wordings.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, permutations, product
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
-from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.schema.questions import QAExample, Texts, Turn
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import check
 from interventune.storage.errors import DataError
+from interventune.storage.files import StrPath
 
 YesNo = Literal["yes", "no"]
 EDITS = {2: "scope", 3: "affirmative"}
@@ -89,12 +89,12 @@ class _EditRow(BaseModel):
     label: Annotated[str, _Answer]
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Texts:
         """What an edit shares with its original."""
         return self.PassageID, self.QuestionID, self.sentence2
 
 
-def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
+def read_pairs(path: StrPath) -> tuple[list[ContrastPair], int]:
     """Read the pairs of a file of pairs, of CondaQA's file or of `stories:colours`, with the number
     of CondaQA's edited passages without a pair. DataError names line and field, or says that there
     is no pair at all.
@@ -113,7 +113,7 @@ def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     return [*pairs.values()], 0
 
 
-def condaqa_pairs(rows: Sequence[_EditRow], path: str | Path) -> tuple[list[ContrastPair], int]:
+def condaqa_pairs(rows: Sequence[_EditRow], path: StrPath) -> tuple[list[ContrastPair], int]:
     """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a
     pair if the original has the same question, and one label is yes and the other no.
     """

@@ -38,7 +38,7 @@ def test_candidates_are_exact(tmp_path_factory: pytest.TempPathFactory, names: l
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
-    pairs, _ = tiny.expansion(tmp_path, *tiny.NAMES)
+    pairs, *_ = tiny.expansion(tmp_path, *tiny.NAMES)
     names = [(one.cluster, one.name, two.name) for one, two in pairs]
     men = ("Carl", "Dan", "Egon")
     assert names == [("female", one, two) for one in ("Ada", "Bea") for two in men]
