@@ -15,9 +15,17 @@ from interventune.storage.errors import DataError
 from .batching.candidates import GroupSet
 from .batching.data_module import BatchIndex, Draw, EvalSet, Sources, TrainSet, process_rank
 from .encoding.windows import Encoding
-from .groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from .questions_data import QuestionsDataModule
-from .schema.groups import ADVICE_CLASSES, Group, Targets
+from .schema.groups import (
+    ADVICE_CLASSES,
+    Group,
+    Targets,
+    by_class,
+    spread,
+    unadvised,
+    with_advice,
+    with_unadvised,
+)
 from .sources import read_groups, read_scored
 
 

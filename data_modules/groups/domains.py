@@ -22,11 +22,10 @@ from zlib import crc32
 import numpy as np
 from pydantic import BaseModel, PositiveInt, with_config
 
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Advice, AdviceClass, Group
 from interventune.storage.documents import check, load_yaml
 from interventune.storage.errors import DataError
 
-from .advice import Advice
 from .unqover import Cell, Subject, repair_articles
 
 Split = Literal["train", "dev", "test"]

@@ -12,14 +12,19 @@ from pathlib import Path
 from random import Random
 
 from interventune.data_modules.interventions.variants import sentence_spans
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from interventune.data_modules.schema.groups import (
+    ADVICE_CLASSES,
+    Advice,
+    AdviceClass,
+    Group,
+    read_advice,
+)
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, InputFile
 from interventune.storage.documents import refuse_existing
 from interventune.storage.errors import DataError
 
-from .advice import Advice, read_advice
 from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 
 

@@ -20,13 +20,17 @@ from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from interventune.data_modules.schema.groups import NO_CLUSTER, Group, UnderspecifiedQuestion
+from interventune.data_modules.schema.groups import (
+    NO_CLUSTER,
+    Advice,
+    Group,
+    UnderspecifiedQuestion,
+    with_advice,
+)
 from interventune.data_modules.schema.questions import Span
 from interventune.storage.documents import read_text
 from interventune.storage.errors import DataError, as_data_error
 from interventune.storage.files import StrPath, atomic_text
-
-from .advice import Advice, with_advice
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single

@@ -38,6 +38,11 @@ class Layout:
 LAYOUTS = own_yaml(__file__, list[Layout])
 
 
+class _Condition(TypedDict):
+    context_condition: NotRequired[Literal["ambig", "disambig"]]
+    """Of BBQ."""
+
+
 def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQuestion]:
     """(place, record) -> questions, in their order.
 
@@ -69,15 +74,14 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
             )
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]
-            fields: dict[str, Any] = dict.fromkeys(layout.prompt, str)
-            fields |= dict.fromkeys(layout.choices, of_choices)
-            fields["context_condition"] = NotRequired[Literal["ambig", "disambig"]]  # BBQ's
+            fields = dict.fromkeys(layout.prompt, str) | dict.fromkeys(layout.choices, of_choices)
             kind = TypedDict("kind", fields)  # type: ignore[misc]
         if layout.benchmark == "rows":
             yield check(row, ChoiceQuestion, where)
             continue
         values = {name: value for name in fields if (value := _at(row, name)) is not None}
         check(values, kind, where)
+        check(row, _Condition, where)
         prompt = " ".join(layout.words.get(values[name], values[name]) for name in layout.prompt)
         choices = [values[name] for name in layout.choices]
         texts = choices if len(choices) > 1 else choices[0]

@@ -19,9 +19,8 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from interventune.data_modules.groups.advice import Advice, latent_strength
 from interventune.data_modules.groups.unqover import Cell, Subject
-from interventune.data_modules.schema.groups import AdviceClass, Group
+from interventune.data_modules.schema.groups import Advice, AdviceClass, Group, latent_strength
 from interventune.data_modules.schema.questions import Texts
 from interventune.storage.errors import DataError
 

@@ -25,8 +25,7 @@ from torch import Tensor
 from interventune.data_modules.batching.candidates import GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from interventune.data_modules.groups.advice import latent_strength
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, latent_strength
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
 from interventune.models.backbones import RANDOM, Backbone

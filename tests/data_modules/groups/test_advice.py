@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules import groups_data
-from interventune.data_modules.groups.advice import (
+from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
+from interventune.data_modules.groups.unqover import read_expansion
+from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema.groups import (
     latent_strength,
     read_advice,
     spread,
@@ -20,9 +23,6 @@ from interventune.data_modules.groups.advice import (
     with_advice,
     with_unadvised,
 )
-from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
-from interventune.data_modules.groups.unqover import read_expansion
-from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from interventune.data_modules.encoding.tokenizers import build_tokenizer
-from interventune.data_modules.groups.advice import unadvised
 from interventune.data_modules.groups_data import GroupsDataModule
-from interventune.data_modules.schema.groups import Group, Targets
+from interventune.data_modules.schema.groups import Group, Targets, unadvised
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories import groups as story_groups

@@ -9,8 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from interventune.data_modules.groups.advice import with_advice
-from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup
+from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup, with_advice
 from interventune.data_modules.schema.questions import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
