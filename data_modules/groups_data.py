@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .batching.candidates import GroupSet
 from .batching.data_module import BatchIndex, Draw, EvalSet, Sources, TrainSet, process_rank

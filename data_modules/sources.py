@@ -23,9 +23,7 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import load_yaml
-from interventune.storage.errors import DataError, refuse
-from interventune.storage.files import StrPath
+from interventune.storage.documents import DataError, StrPath, load_yaml, refuse
 
 from .schema.groups import Group, ScoredGroup
 from .schema.questions import ChoiceQuestion, QAExample

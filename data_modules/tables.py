@@ -10,9 +10,15 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from interventune.storage.documents import Rows, check, json_lines, load_json
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import open_file
+from interventune.storage.documents import (
+    DataError,
+    Rows,
+    as_data_error,
+    check,
+    json_lines,
+    load_json,
+    open_file,
+)
 
 MARK = "\ufeff"
 """A byte order mark."""

@@ -12,7 +12,7 @@ from interventune.data_modules.interventions.variants import (
 )
 from interventune.data_modules.schema.questions import QAExample, Variant, traits
 from interventune.storage.command_line import AtLeast, Source
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.storage.finished_work import work_key
 from interventune.storage.progress import progress
 

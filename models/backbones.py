@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import own_yaml
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, own_yaml
 
 # transformers is imported where a model is built, because it takes seconds and printing a
 # configuration does not need it. (mypy treats MYPY as true; jsonargparse would execute a block

@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Literal
 
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
-from interventune.storage.files import read_archive
+from interventune.storage.documents import DataError, check, read_archive
 
 from .backbones import ArchitectureName, EncoderModel
 

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from interventune.storage.documents import load_json
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, as_data_error, load_json
 
 from .adapters import (
     add_adapter,

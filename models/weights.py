@@ -8,7 +8,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 
 def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:

@@ -19,9 +19,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from .documents import parse_json
-from .errors import DataError
-from .files import read_bytes
+from .documents import DataError, parse_json, read_bytes
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ from interventune.data_modules.encoding.windows import (
 )
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 
 class GroupBatch(NamedTuple):

@@ -13,7 +13,7 @@ from jinja2 import TemplateError
 
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .tokenizers import tokenizer_id, warn_of_unknown
 from .windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts

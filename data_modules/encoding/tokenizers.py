@@ -10,9 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from interventune.storage.documents import load_yaml
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import read_archive
+from interventune.storage.documents import DataError, as_data_error, load_yaml, read_archive
 
 from .windows import DECODERS
 

@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Messages = list[dict[str, str]]
 """Messages of a chat, each with its `role` and `content`."""

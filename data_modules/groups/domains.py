@@ -23,8 +23,7 @@ import numpy as np
 from pydantic import BaseModel, PositiveInt, with_config
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Advice, AdviceClass, Group
-from interventune.storage.documents import check, load_yaml
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, check, load_yaml
 
 from .unqover import Cell, Subject, repair_articles
 

@@ -32,9 +32,7 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
 )
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import Rows, check, stream_object
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath
+from interventune.storage.documents import DataError, Rows, StrPath, check, stream_object
 
 logger = logging.getLogger(__name__)
 

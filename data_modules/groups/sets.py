@@ -22,8 +22,7 @@ from interventune.data_modules.schema.groups import (
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.storage.command_line import Count, InputFile
-from interventune.storage.documents import refuse_existing
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, refuse_existing
 
 from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 

@@ -28,9 +28,7 @@ from interventune.data_modules.schema.groups import (
     with_advice,
 )
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import read_text
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import StrPath, atomic_text
+from interventune.storage.documents import DataError, StrPath, as_data_error, atomic_text, read_text
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single

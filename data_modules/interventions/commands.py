@@ -14,9 +14,7 @@ from tqdm.auto import tqdm
 from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, traits, write_records
 from interventune.data_modules.sources import read_questions
 from interventune.storage.command_line import FilePath, Source, split_name
-from interventune.storage.documents import load_json, refuse_existing
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic_text
+from interventune.storage.documents import DataError, atomic_text, load_json, refuse_existing
 
 from .variants import made_of, report_rejected
 

@@ -35,7 +35,7 @@ from interventune.data_modules.schema.questions import (
     Variant,
     traits,
 )
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 

@@ -26,8 +26,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample, Span, Texts, Turn
-from interventune.storage.documents import Rows, check
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Rows, check
 
 from .answer_spans import answered
 from .squad import Listed, nearest

@@ -22,8 +22,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample, Span
-from interventune.storage.documents import Rows, check, parse_json
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Rows, check, parse_json
 
 from .answer_spans import normalised, occurs
 

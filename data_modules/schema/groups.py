@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.storage.documents import Rows, check, load_json
-from interventune.storage.files import StrPath
+from interventune.storage.documents import Rows, StrPath, check, load_json
 
 from .questions import Span
 

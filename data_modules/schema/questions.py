@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from interventune.storage.documents import Rows, check, load_yaml
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath, atomic_text
+from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, load_yaml
 
 Texts = tuple[str, ...]
 

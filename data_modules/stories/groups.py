@@ -22,7 +22,7 @@ from random import Random
 from interventune.data_modules.groups.unqover import Cell, Subject
 from interventune.data_modules.schema.groups import Advice, AdviceClass, Group, latent_strength
 from interventune.data_modules.schema.questions import Texts
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .words import WORDS, GroupSplit, negated
 

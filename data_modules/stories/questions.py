@@ -33,7 +33,7 @@ from interventune.data_modules.schema.questions import (
     Texts,
     Turn,
 )
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .words import WORDS, FactKind, QuestionSplit, negated
 

@@ -16,9 +16,7 @@ from pydantic import AliasChoices, BaseModel, Field
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, Span, Texts
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath
+from interventune.storage.documents import DataError, StrPath, check
 
 Condition = Literal["ambig", "disambig"]
 GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 OtherText = Literal["wrong_question", "no_right_answer"]
 Probe = Literal["no_question", OtherText, "choice_paralysis"]

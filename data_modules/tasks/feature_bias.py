@@ -21,9 +21,14 @@ from interventune.data_modules.schema.questions import ChoiceQuestion, write_rec
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
 from interventune.storage.command_line import Count, FilePath, InputFile, Source
-from interventune.storage.documents import load_json, refuse_existing, write_text
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath, source_digest
+from interventune.storage.documents import (
+    DataError,
+    StrPath,
+    load_json,
+    refuse_existing,
+    source_digest,
+    write_text,
+)
 
 from .features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 

@@ -16,8 +16,7 @@ from pydantic import validate_call, with_config
 
 from interventune.data_modules.schema.questions import Texts
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check, load_yaml
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, as_data_error, check, load_yaml
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]

@@ -15,9 +15,7 @@ from pydantic import AliasChoices, AliasPath, Field
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.command_line import Count, Source
-from interventune.storage.documents import check, refuse_existing
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath
+from interventune.storage.documents import DataError, StrPath, check, refuse_existing
 
 from .feature_bias import opinions
 

@@ -24,9 +24,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
 from interventune.data_modules.schema.questions import QAExample, Texts, Turn
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
-from interventune.storage.files import StrPath
+from interventune.storage.documents import DataError, StrPath, check
 
 YesNo = Literal["yes", "no"]
 EDITS = {2: "scope", 3: "affirmative"}

@@ -26,7 +26,7 @@ from interventune.data_modules.stories.questions import vocabulary
 from interventune.models.backbones import pick_device
 from interventune.models.loading import read_folder
 from interventune.models.weights import fingerprint
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, as_data_error
 
 from .work import stored
 

@@ -26,7 +26,7 @@ from interventune.data_modules.groups_data import GroupsDataModule
 from interventune.data_modules.questions_data import Interventions, QuestionsDataModule
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.stories import questions as stories
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Patch = pytest.MonkeyPatch
 

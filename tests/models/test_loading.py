@@ -22,7 +22,7 @@ from interventune.models.heads.choice import ChoiceModel
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load, load_pretrained, read_info, start
 from interventune.models.weights import fingerprint
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures import tiny_language_models
 from tests.evaluation.checkpoints import save_folder
 from tests.models import tiny

@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import json_lines, load_json, parse_json, stream_object
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic, atomic_text, read_bytes
+from interventune.storage.documents import (
+    DataError,
+    atomic,
+    atomic_text,
+    json_lines,
+    load_json,
+    parse_json,
+    read_bytes,
+    stream_object,
+)
 from interventune.storage.finished_work import FinishedWork
 
 

@@ -32,7 +32,7 @@ from interventune.models.backbones import RANDOM, Backbone
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, read_info
 from interventune.models.weights import fingerprint
-from interventune.storage.files import read_archive
+from interventune.storage.documents import read_archive
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 

@@ -19,7 +19,7 @@ from interventune.losses.answers import with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.models.weights import nonfinite
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.training.callbacks.eval_sets import EvalSets
 
 PRETRAINING_ONLY = "mask_emb"

@@ -18,7 +18,7 @@ from interventune.data_modules.schema.groups import Group, spread, with_unadvise
 from interventune.data_modules.sources import read_groups, read_scored
 from interventune.evaluation.answering.interface import Answerer
 from interventune.metrics.bias.group_scores import score_groups, span_score
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Rows = list[dict[str, Any]]
 

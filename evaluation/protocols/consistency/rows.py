@@ -20,8 +20,7 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.sources import labelled_rows
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, check
 from interventune.storage.progress import progress
 
 

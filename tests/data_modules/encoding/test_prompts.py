@@ -27,7 +27,7 @@ from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encodin
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span, Turn
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 

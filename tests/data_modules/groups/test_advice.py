@@ -26,7 +26,7 @@ from interventune.data_modules.schema.groups import (
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures import tiny_lists as tiny
 

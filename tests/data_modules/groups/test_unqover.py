@@ -18,7 +18,7 @@ from interventune.data_modules.groups.released import read_unqover_file
 from interventune.data_modules.groups.unqover import read_expansion, repair_articles, write_source
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups, read_questions, read_scored
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures import tiny_lists as tiny
 
 NAME = st.text("aAnmoetB", min_size=1, max_size=5)

@@ -22,7 +22,7 @@ from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import advice_on, groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
 from interventune.data_modules.stories.words import WORDS
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)

@@ -17,7 +17,7 @@ from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
 from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config
