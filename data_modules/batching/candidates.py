@@ -167,9 +167,8 @@ class ChoiceEncoding:
 
     def of_decoder(self, architecture: str) -> Encoding:
         """Return the text encoding stored in checkpoints of decoders, with these settings."""
-        return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(
-            architecture
-        )
+        prompts = Prompts(chat=self.chat)
+        return Encoding(max_length=self.max_length, prompts=prompts, architecture=architecture)
 
 
 class ChoiceBatch(NamedTuple):

@@ -29,8 +29,8 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, Place, normalised, occurs
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
+from interventune.data_modules.schema.questions import AnswerType, Place, QAExample, Rejected, Span
 from interventune.storage.documents import own_yaml
 
 Shape = Literal["number", "date", "name", "other"]

@@ -26,9 +26,11 @@ from functools import lru_cache
 from itertools import pairwise
 from random import Random
 
-from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
+from interventune.data_modules.questions.answer_spans import answer_span, occurs
 from interventune.data_modules.schema.questions import (
     EXCHANGED,
+    Place,
+    Places,
     QAExample,
     Rejected,
     Span,
@@ -131,7 +133,7 @@ def with_rationale(example: QAExample) -> QAExample:
             crossed = sentences_with(context, [answer])
             places.add((crossed[0][0], crossed[-1][1]))
     spans = (Span(start, end, context[start:end]) for start, end in sorted(places))
-    return replace(example, rationale=tuple(spans)) if places else example
+    return replace(example, rationale=tuple(spans))
 
 
 def report_rejected(left: int, rejected: Counter[str], variant: Variant, what: str) -> str:
@@ -184,7 +186,7 @@ def delete(
         return Rejected("no rationale")
     if variant.startswith("ts"):
         places = sentences_with(context, rationale)
-        pieces: tuple[Place, ...] = ((0, len(context[: places[0][0]].rstrip())),)
+        pieces: Places = ((0, len(context[: places[0][0]].rstrip())),)
         deleted = [context[start:end] for start, end in places]
         nothing_left = "rationale begins in the first sentence"
     else:
@@ -271,7 +273,7 @@ def bare_answer(answer: str) -> str:
     return text if any(map(str.isalnum, text)) else whole
 
 
-def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ...]:
+def delete_rationale(context: str, rationale: Sequence[Span]) -> Places:
     """OS-R: the pieces of the story around the rationales, of which only the characters are
     deleted.
 
@@ -295,7 +297,7 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ..
     return tuple(piece.span() for piece in re.finditer("[ks]+", "".join(marks)))
 
 
-def sentences_with(context: str, spans: Iterable[Span]) -> tuple[Place, ...]:
+def sentences_with(context: str, spans: Iterable[Span]) -> Places:
     """Return the sentences with characters of the spans, the white space at their ends aside."""
     places = [trim(context, span.start, span.end) for span in spans]
     return tuple(
@@ -306,7 +308,7 @@ def sentences_with(context: str, spans: Iterable[Span]) -> tuple[Place, ...]:
 
 
 @lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
-def sentence_spans(text: str) -> tuple[Place, ...]:
+def sentence_spans(text: str) -> Places:
     """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white
     space.
 

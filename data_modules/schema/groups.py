@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from interventune.storage.documents import Rows, StrPath, check, load_json
 
-from .questions import Span
+from .questions import Span, asked
 
 logger = logging.getLogger(__name__)
 
@@ -57,10 +57,7 @@ class UnderspecifiedQuestion:
         for span in self.candidates:
             span.check(self.context, self.question)
 
-    @property
-    def query(self) -> str:
-        """The question, preceded by its advice."""
-        return f"{self.advice} {self.question}" if self.advice else self.question
+    query = property(asked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,9 @@ from typing import Any, Literal, NamedTuple, get_args
 from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, load_yaml
 
 Texts = tuple[str, ...]
+Place = tuple[int, int]
+"""Character offsets of a piece of a text, end-exclusive."""
+Places = tuple[Place, ...]
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
@@ -111,6 +114,14 @@ class Span:
         return cls(start, start + len(text), text)
 
 
+Spans = tuple[Span, ...]
+
+
+def asked(record: Any) -> str:
+    """The question of a record, preceded by its advice."""
+    return f"{record.advice} {record.question}" if record.advice else record.question
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """An earlier question of the same conversation, with its answer."""
@@ -130,7 +141,7 @@ class QAExample:
     id: str
     context: str
     question: str
-    answers: tuple[Span, ...] = ()
+    answers: Spans = ()
     advice: str = ""
     """The sentence of advice as written before the question (with any lead-in), or empty."""
     answer_type: AnswerType = "span"
@@ -139,7 +150,7 @@ class QAExample:
     """
     history: tuple[Turn, ...] = ()
     """All earlier turns of the conversation, oldest first; the encoding uses the last few."""
-    rationale: tuple[Span, ...] = ()
+    rationale: Spans = ()
     """Evidence for the answer, in the order of the context; empty if there is none or it is not
     known.
     """
@@ -162,10 +173,9 @@ class QAExample:
     variant: Variant = "os"
     appended: str = ""
     """What an intervention appended to the story: the answer, or a sentence that contains it."""
-    kept: tuple[tuple[int, int], ...] = ()
-    """For a variant: the pieces of the original story that its context begins with, as character
-    offsets into the original, end-exclusive. `context` = these pieces concatenated, then the
-    appended text.
+    kept: Places = ()
+    """For a variant: the pieces of the original story that its context begins with. `context` =
+    these pieces concatenated, then the appended text.
     """
 
     def __post_init__(self) -> None:
@@ -174,10 +184,7 @@ class QAExample:
         if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 
-    @property
-    def query(self) -> str:
-        """The question, preceded by its advice."""
-        return f"{self.advice} {self.question}" if self.advice else self.question
+    query = property(asked)
 
     @property
     def gold(self) -> Texts:
