@@ -27,7 +27,7 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
     with_advice,
 )
-from interventune.data_modules.schema.questions import Span
+from interventune.data_modules.schema.questions import Span, Texts
 from interventune.storage.documents import DataError, StrPath, as_data_error, atomic_text, read_text
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
@@ -180,7 +180,7 @@ def read_clusters(paths: Sequence[StrPath]) -> dict[str, str]:
     return cluster_of
 
 
-def read_attributes(path: StrPath) -> Iterator[tuple[str, str, str, str, str]]:
+def read_attributes(path: StrPath) -> Iterator[Texts]:
     """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`)
     in order of first appearance, then rows in order. The k-th `:neg` row negates the k-th row of
     its kind; its cluster wins, as in UnQover. The name is the text of the base kind's row

@@ -50,7 +50,7 @@ _Asked = BeforeValidator(lambda text: {"input_text": text} if isinstance(text, s
 """The Hub has bare questions."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Story:
     id: str | int
     source: str
@@ -138,7 +138,7 @@ class _Fact(NamedTuple):
     sent_id: StrictInt
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Question:
     """One question; the official files list pairs where the Hub has columns, or objects."""
 
@@ -186,7 +186,7 @@ class _Evidence(TypedDict):
     is_supporting: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Musique:
     id: str
     question: str

@@ -221,14 +221,14 @@ class Answer(NamedTuple):
     """Reason why there is no answer: such a question is counted separately and never scored."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rejected:
     """The reason why an intervention cannot be applied to an example; they are counted."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChoiceQuestion:
     """One question with its choices, one of which is right."""
 

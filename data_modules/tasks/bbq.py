@@ -24,7 +24,7 @@ GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
 _LEAD = r"(?:an?|the|my|our|his|her|their) "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BBQItem:
     """One question, with the fields needed for its scores."""
 

@@ -39,7 +39,7 @@ CAP = 100
 """Demonstrations and tests in a cell of the embedded tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskExample:
     """One text of a cell."""
 
@@ -60,7 +60,7 @@ class TaskExample:
 Examples = tuple[TaskExample, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureTask:
     """A task in the published schema, with the meaning of its features."""
 

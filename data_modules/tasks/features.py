@@ -30,7 +30,7 @@ Part = Literal["both", "first", "second"]
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelledText:
     """One text, or a pair, with its label."""
 
@@ -123,7 +123,7 @@ PREDICATES: dict[str, Callable[..., int | None]] = {
 
 
 @with_config(extra="forbid")
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Wording:
     """The wording of one of the two features; an empty field has no wording. Without their own
     texts, the instruction and the explanations are made of the two sentences. DataError: an

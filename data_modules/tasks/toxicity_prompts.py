@@ -22,7 +22,7 @@ from .feature_bias import opinions
 _TEXT = AliasChoices("text", AliasPath("prompt", "text"), "prompt")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToxicityPrompt:
     """One prompt."""
 
