@@ -64,6 +64,7 @@ class GroupSet:
     def __init__(self, groups: Sequence[Group], tokenizer: Any, encoding: Encoding) -> None:
         self.groups = groups
         self.tokenizer = tokenizer
+        self.encoding = encoding
         self.encoded = encode_groups(groups, tokenizer, encoding)
         warn_of_unknown(tokenizer, (row.input_ids_T for row in self.encoded[:999]))
         self.lengths = np.array([len(row.input_ids_T) for row in self.encoded])

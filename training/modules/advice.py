@@ -145,7 +145,7 @@ class LEIModule(QAModule):
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
-        ids = [x for part in (bare.ids, groups.ids) for x in (part.subject_NS, part.attribute_N)]
+        ids = [x for part in (bare, groups) for x in (part.subject_NS, part.attribute_N)]
         preferred_N = group_scores.preference(c_M, *map(torch.from_numpy, ids))
         if pushes:
             rank_zero_info(
