@@ -41,21 +41,16 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         content = read_archive(where, mmap=True)  # memory-mapped, so that the weights are not read
         with as_data_error(f"{where}: no tokenizer in this checkpoint"):
             source = dict(content["interventune"]["tokenizer"])
-    if isinstance(source, str):
-        return _pretrained(source, f"tokenizer {source!r}", architecture)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in source.items():
-            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
-        return _pretrained(folder, f"the tokenizer inside {where}", architecture)
-
-
-def _pretrained(source: str, what: str, architecture: str) -> Any:
     from transformers import AutoTokenizer
 
-    with as_data_error(what):
-        return usable(
-            AutoTokenizer.from_pretrained(source, trust_remote_code=False), what, architecture
-        )
+    what = f"tokenizer {source!r}" if isinstance(source, str) else f"the tokenizer inside {where}"
+    with tempfile.TemporaryDirectory() as folder, as_data_error(what):
+        if isinstance(source, dict):
+            for name, text in source.items():
+                Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+            source = folder
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return usable(tokenizer, what, architecture)
 
 
 def usable(tokenizer: Any, what: str, architecture: str) -> Any:

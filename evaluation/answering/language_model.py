@@ -25,10 +25,10 @@ from transformers import AutoModelForSeq2SeqLM
 from interventune.data_modules.encoding.prompts import (
     CHOOSE,
     PromptTokens,
+    answer_in,
     group_prompts,
     question_prompts,
 )
-from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Messages, Prompts
 from interventune.data_modules.schema.groups import Group
