@@ -76,11 +76,11 @@ def read_questions(source: StrPath) -> Iterator[QAExample]:
     an unknown format, another or no kind of data, bad records, or a question that occurs twice in a
     variant.
     """
-    questions = _read(str(source), "questions")
+    questions = _read(source, "questions")
     first = [*islice(questions, 100)]
     english = [example for example in first if ENGLISH.search(example.question)]
     if 2 * len(english) < len(first):
-        warn_of_language(str(source))
+        warn_of_language(source)
     # Hashes: the texts and ids themselves would take several times the memory.
     number_of: dict[int, int] = {}
     uses_of = defaultdict[int, Iterator[int]](partial(count, 1))
@@ -109,7 +109,7 @@ def read_questions(source: StrPath) -> Iterator[QAExample]:
 
 
 @cache
-def warn_of_language(source: str) -> None:
+def warn_of_language(source: StrPath) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
         f"warning: {source}: few questions have English words, and variants are made by English "
@@ -134,7 +134,7 @@ def held_by(source: str) -> Literal["groups", "questions"]:
 
 def read_scored(source: StrPath) -> Iterator[ScoredGroup]:
     """Read groups with their file's scores, targets and answers; DataError as for questions."""
-    for record in _read(str(source), "groups"):
+    for record in _read(source, "groups"):
         yield record if isinstance(record, ScoredGroup) else ScoredGroup(record)
 
 
@@ -148,9 +148,9 @@ def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     return list(_read(path, "choices", **options))
 
 
-def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+def _read(source: StrPath, kind: Kind, **options: Any) -> Iterator[Any]:
     """The records; after a defect, the reader goes on, to name the other defects too."""
-    reader, arguments = _reader_of(source, kind)
+    reader, arguments = _reader_of(str(source), kind)
     read = resolve_name(f"interventune.data_modules.{reader}")  # imported on use
     record = None
     defects: list[str] = []
@@ -214,14 +214,14 @@ def _within(rows: Rows, fields: Sequence[str]) -> Rows:
         yield from _within(parts, fields)
 
 
-def labelled_rows(source: str) -> Rows:
+def labelled_rows(source: StrPath) -> Rows:
     """Yield (place, row) of a table with any fields, from the Hub, a folder or a file.
 
     A file is parquet, JSON Lines, a JSON list, or CSV (also with tabs). DataError if there is none,
     or for a file without rows.
     """
     row = None
-    for row in opened(source)[1]:
+    for row in opened(str(source))[1]:
         yield row
     if row is None:
         raise DataError(f"{source}: holds no rows")

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from interventune.storage.documents import DataError, as_data_error, load_yaml, read_archive
+from interventune.storage.documents import DataError, as_data_error, own_yaml, read_archive
 
 from .windows import DECODERS
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""
 
-LAYOUTS = load_yaml(Path(__file__).with_name("layouts.yaml"), dict[str, dict[str, Any]])
+LAYOUTS = own_yaml(__file__, dict[str, dict[str, Any]])
 """By architecture, the format of a text and of a pair, special tokens and the side of padding."""
 
 
@@ -73,7 +73,7 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
 
 def build_tokenizer(architecture: str, words: Iterable[str]) -> Any:
     """Build a fast tokenizer for tiny models, with the special tokens and pair layout of a real
-    architecture (layouts.yaml): lower-casing, split at white space and punctuation, one id per
+    architecture (tokenizers.yaml): lower-casing, split at white space and punctuation, one id per
     word.
 
     Code that works with it also works with the pretrained tokenizer of the same architecture: same

@@ -159,7 +159,7 @@ def read_bbq(
             target, or targets in the metadata that do not fit their questions.
     """
     targets = dict[Texts, tuple[int, bool]]()
-    for where, value in labelled_rows(str(metadata)) if metadata else ():
+    for where, value in labelled_rows(metadata) if metadata else ():
         about = check(value, _Target, where)
         if about.target_loc in ("0", "1", "2"):
             targets[about.key] = int(about.target_loc), about.label_type == "name"

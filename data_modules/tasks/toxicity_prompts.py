@@ -35,7 +35,7 @@ def read_prompts(path: StrPath, *, limit: int = 0) -> list[ToxicityPrompt]:
     """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the
     row.
     """
-    prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(str(path))]
+    prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(path)]
     return prompts[: limit or None]
 
 

@@ -99,7 +99,7 @@ def read_pairs(path: StrPath) -> tuple[list[ContrastPair], int]:
     """
     if str(path) == "stories:colours":
         return [*colour_pairs()], 0
-    rows = list(labelled_rows(str(path)))
+    rows = list(labelled_rows(path))
     if "PassageEditID" in rows[0][1]:
         return condaqa_pairs([check(row, _EditRow, where) for where, row in rows], path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}

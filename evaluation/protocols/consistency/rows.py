@@ -60,7 +60,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[dict[str, Any]]]:
     place_of: dict[tuple[Any, ...], str] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else path
-        for where, value in labelled_rows(str(file)):
+        for where, value in labelled_rows(file):
             row: dict[str, Any] = {"checkpoint": name, "method": "given"}
             row |= check(value, Continuation, where)
             if not {"continuation", "failure"} & {*row}:
