@@ -87,9 +87,8 @@ class Cell:
                 UnderspecifiedQuestion(context, text, (first, second)) for text in questions
             ]
         names: Any = tuple(subject.name.lower() for subject in pair)
-        category = self.category.lower()
-        attribute = self.attribute.lower()
-        group = Group(names, str(self.template), category, attribute, "none", "", tuple(variants))
+        what = (str(self.template), self.category.lower(), self.attribute.lower())
+        group = Group(names, *what, "none", "", tuple(variants))
         if advice := self.advice:
             return with_advice(group, advice.text, advice.advice_class, advice.id)
         return group
