@@ -255,8 +255,9 @@ def encode_choices(
         prompts = []
         for question in questions:
             text = CHOOSE.format(prompt=question.prompt.strip()).strip()
+            messages = [{"role": "user", "content": text}]
             choices = [choice.strip() for choice in question.choices]
-            prompts.append(Prompt(text, text, 0, choices, f"question {question.id}"))
+            prompts.append(Prompt(messages, text, 0, choices, f"question {question.id}"))
         rows = encode_prompts(prompts, tokenizer, encoding.of_decoder(architecture))
         yield from ([row] for row in rows)
         return

@@ -44,7 +44,7 @@ Ids = list[list[int]]
 class Prompt(NamedTuple):
     """A language model's prompt for a record, and the texts after it."""
 
-    messages: str | Messages
+    messages: Messages
     shown: str
     """The message that contains the context, up to the context's end."""
     context_length: int
