@@ -27,6 +27,8 @@ import yaml
 from typing_extensions import TypeVar
 
 T = TypeVar("T", default=Any)
+Fields = dict[str, Any]
+"""Values by the names of fields."""
 Rows = Iterator[tuple[str, Any]]
 """Records with their places in a source, for errors."""
 ANY: Any = object

@@ -28,7 +28,14 @@ from interventune.data_modules.schema.groups import (
     with_advice,
 )
 from interventune.data_modules.schema.questions import Span, Texts
-from interventune.storage.documents import DataError, StrPath, as_data_error, atomic_text, read_text
+from interventune.storage.documents import (
+    DataError,
+    Fields,
+    StrPath,
+    as_data_error,
+    atomic_text,
+    read_text,
+)
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single
@@ -229,7 +236,7 @@ def write_source(expansion: Expansion, path: StrPath) -> int:
     with atomic_text(path) as file:
         for i, ((one, two), cell) in enumerate(records):
             (context, *questions), spans = cell.fill((one, two))
-            record: dict[str, Any] = {"context": context}
+            record: Fields = {"context": context}
             answers = {
                 f"ans{j}": {"text": span.text, "start": "", "end": ""}
                 for j, span in enumerate(spans)
