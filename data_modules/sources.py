@@ -41,7 +41,7 @@ ENGLISH = re.compile(
 """Words that most English questions have, and that are rare in other languages."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Format:
     """A file format: its fields and its reader (formats.yaml)."""
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from .documents import DataError, Fields, parse_json, read_bytes
+from .documents import DataError, parse_json, read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def work_key(**parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class FinishedWork(Fields):
+class FinishedWork(dict[str, Any]):
     """Answers (plain JSON) by key. An incomplete last line of the file is removed, with a warning.
 
     Args:

@@ -24,7 +24,7 @@ from interventune.storage.documents import (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Layout:
     """The fields of one benchmark's records (multiple_choice.yaml)."""
 

@@ -59,7 +59,7 @@ unknown, with all others equally likely (BBQ's ambiguous questions).
 """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Traits:
     """What is particular to a data set (a row of datasets.yaml); the defaults are those of a name
     without a row.
@@ -221,8 +221,7 @@ class Answer(NamedTuple):
     """Reason why there is no answer: such a question is counted separately and never scored."""
 
 
-@dataclass(frozen=True)
-class Rejected:
+class Rejected(NamedTuple):
     """The reason why an intervention cannot be applied to an example; they are counted."""
 
     reason: str

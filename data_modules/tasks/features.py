@@ -123,7 +123,7 @@ PREDICATES: dict[str, Callable[..., int | None]] = {
 
 
 @with_config(extra="forbid")
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Wording:
     """The wording of one of the two features; an empty field has no wording. Without their own
     texts, the instruction and the explanations are made of the two sentences. DataError: an
@@ -168,7 +168,7 @@ Wordings = dict[str, dict[Hypothesis, Wording]]
 
 
 @with_config(extra="forbid")
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Recipe:
     """How to make a task from labelled texts."""
 
