@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from itertools import chain, combinations, product
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from interventune.data_modules.schema.groups import (
     NO_CLUSTER,
     Advice,
@@ -36,6 +34,7 @@ from interventune.storage.documents import (
     atomic_text,
     read_text,
 )
+from interventune.storage.progress import progress
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single
@@ -232,7 +231,7 @@ def write_source(expansion: Expansion, path: StrPath) -> int:
     """
     pairs = [*expansion.pairs, *(pair[::-1] for pair in expansion.pairs)]
     count = len(pairs) * len(expansion.cells)
-    records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
+    records = progress(product(pairs, expansion.cells), "", "record", count)
     with atomic_text(path) as file:
         for i, ((one, two), cell) in enumerate(records):
             (context, *questions), spans = cell.fill((one, two))
