@@ -30,7 +30,14 @@ from random import Random
 from typing import Any, Literal, NamedTuple
 
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
-from interventune.data_modules.schema.questions import AnswerType, Place, QAExample, Rejected, Span
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    Outcome,
+    Place,
+    QAExample,
+    Rejected,
+    Span,
+)
 from interventune.storage.documents import Fields, own_yaml
 
 Shape = Literal["number", "date", "name", "other"]
@@ -59,7 +66,7 @@ _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
 
 
-def spaced(example: QAExample) -> QAExample | Rejected:
+def spaced(example: QAExample) -> Outcome:
     """Double the spaces."""
     places = [match.span() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
@@ -69,7 +76,7 @@ def spaced(example: QAExample) -> QAExample | Rejected:
     return edited(example, context, places, longer=1, question=question)
 
 
-def quoted(example: QAExample) -> QAExample | Rejected:
+def quoted(example: QAExample) -> Outcome:
     """Change the form of quotation marks and apostrophes; to curly if any is straight."""
     text = example.context + example.question
     change = curly_quotes if re.search("[\"']", text) else straight_quotes
@@ -100,7 +107,7 @@ def curly_quotes(text: str) -> str:
     return text.replace('"', "”").replace("'", "’")
 
 
-def reworded(example: QAExample) -> QAExample | Rejected:
+def reworded(example: QAExample) -> Outcome:
     """Replace the question word."""
     question = example.question.lstrip()
     for pattern, words in _WORDS["beginnings"].items():
@@ -183,7 +190,7 @@ def shape(answer: str) -> Shape:
     return "name" if capitals else "other"
 
 
-def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def swap(example: QAExample, pool: Pool) -> Outcome:
     """Replace the first answer everywhere in the story by another of the same shape: the first that
     fits, in order of similarity in number of words, of those drawn.
 
@@ -229,7 +236,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     return Rejected("no other answer of its shape that the story lacks")
 
 
-def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def misplace(example: QAExample, pool: Pool) -> Outcome:
     """Combine the question with the paragraph of its article that shares most distinct words with
     it, of those without an answer, even inside longer words; on ties the first in the file.
     """
@@ -246,7 +253,7 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
     return Rejected("no other paragraph of its article without the answer")
 
 
-def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def near_miss(example: QAExample, pool: Pool) -> Outcome:
     """Change the question: replace a name, number or date by another (an answer of the same shape
     from its article, preferably from its story), use an opposite, or negate; drawn 3 : 2 : 1 where
     possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity swap, antonym,

@@ -29,6 +29,7 @@ from random import Random
 from interventune.data_modules.questions.answer_spans import answer_span, occurs
 from interventune.data_modules.schema.questions import (
     EXCHANGED,
+    Outcome,
     Place,
     Places,
     QAExample,
@@ -57,7 +58,7 @@ def perturb(
     variant: Variant,
     sentences: dict[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
-) -> QAExample | Rejected:
+) -> Outcome:
     """Return one variant of an original with its rationale, or the reason why there is none (edits
     and variants that need other questions: edits.py).
 
@@ -150,7 +151,7 @@ def report_rejected(left: int, rejected: Counter[str], variant: Variant, what: s
     return reasons
 
 
-def truncate(example: QAExample) -> QAExample | Rejected:
+def truncate(example: QAExample) -> Outcome:
     """TS: the story up to the end of the sentence with the last character of the rationale; for
     unknown answers without a rationale, its first sentence, as in the authors' code.
     """
@@ -174,9 +175,7 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
 
-def delete(
-    example: QAExample, variant: Variant, sentences: dict[str, str] | None
-) -> QAExample | Rejected:
+def delete(example: QAExample, variant: Variant, sentences: dict[str, str] | None) -> Outcome:
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
     """

@@ -227,6 +227,10 @@ class Rejected(NamedTuple):
     reason: str
 
 
+Outcome = QAExample | Rejected
+"""Of an intervention: the variant, or the reason why there is none."""
+
+
 @dataclass(frozen=True)
 class ChoiceQuestion:
     """One question with its choices, one of which is right."""
