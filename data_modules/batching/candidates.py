@@ -161,9 +161,9 @@ class ChoiceEncoding:
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
 
-    def within(self, limit: int | None) -> "ChoiceEncoding":
+    def within(self, limit: int) -> "ChoiceEncoding":
         """Return the options for a model with so many positions."""
-        return self if limit is None else replace(self, max_length=min(self.max_length, limit))
+        return replace(self, max_length=min(self.max_length, limit))
 
     def of_decoder(self, architecture: str) -> Encoding:
         """Return the text encoding stored in checkpoints of decoders, with these settings."""

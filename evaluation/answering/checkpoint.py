@@ -98,7 +98,8 @@ class Checkpoint(Answerer):
             self.encoding = self.encoding_class(**options)
         except (TypeError, ValueError) as error:  # TypeError: an option unknown to this version
             raise ValueError(f"{path}: {error}") from error
-        self.encoding = self.encoding.within(self.model.max_tokens)
+        if limit := self.model.max_tokens:
+            self.encoding = self.encoding.within(limit)
         words = len(self.tokenizer)
         embeddings = self.model.config.vocab_size
         if words > embeddings:
