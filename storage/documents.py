@@ -186,14 +186,14 @@ def source_digest(source: StrPath) -> str:
 
 def load_json(path: StrPath, kind: type[T] = ANY) -> T:
     """Read a JSON file as `kind`; DataError names the file and the field."""
-    return parse_json(read_bytes(path), kind, str(path))
+    return check(read_bytes(path), kind, str(path))
 
 
 def json_lines(path: StrPath) -> Rows:
     """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an
     error.
     """
-    return starmap(lambda where, line: (where, parse_json(line, ANY, where)), _lines(path))
+    return starmap(lambda where, line: (where, check(line, ANY, where)), _lines(path))
 
 
 def _lines(path: StrPath) -> Iterator[tuple[str, bytes]]:
@@ -225,20 +225,14 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
-    integers. DataError, beginning with `where`: not JSON, or not of this kind.
-    """
-    return check(text, kind, where, as_json=True)
-
-
-def check(value: Any, kind: type[T], where: str, *, as_json: bool = False) -> T:
-    """Check a parsed value, such as a row of a typed table, against `kind`. DataError, beginning
-    with `where`: what is missing, or else the first thing that is wrong.
+def check(value: Any, kind: type[T], where: str) -> T:
+    """Check a value, such as a row of a typed table, against `kind`; or bytes, which are JSON: there
+    text is not converted to numbers, nor booleans or fractions to integers. DataError, beginning
+    with `where`: not JSON, what is missing, or else the first thing that is wrong.
     """
     adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
-        if as_json:
+        if isinstance(value, bytes):
             return cast(T, adapter.validate_json(value, strict=True))
         return cast(T, adapter.validate_python(value))
     except ValueError as error:

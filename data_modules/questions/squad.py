@@ -22,7 +22,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample, Span
-from interventune.storage.documents import DataError, Fields, Rows, check, parse_json
+from interventune.storage.documents import DataError, Fields, Rows, check
 
 from .answer_spans import normalised, occurs
 
@@ -137,7 +137,7 @@ def _with_answers(row: Fields, place: str) -> Fields:
     """The row with its answers under the name `answers`; none if it says so."""
     answers = next((row[name] for name in _ANSWERS if name in row), None)
     if isinstance(answers, str) and answers.startswith("{"):  # a cell of a table
-        answers = parse_json(answers.encode(), Fields, place)
+        answers = check(answers.encode(), Fields, place)
     elif isinstance(answers, str):
         answers = {"text": answers, "answer_start": row.get("answer_start") or None}
     elif answers is None and str(row.get("is_impossible")).lower() == "true":

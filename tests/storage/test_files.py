@@ -16,9 +16,9 @@ from interventune.storage.documents import (
     DataError,
     atomic,
     atomic_text,
+    check,
     json_lines,
     load_json,
-    parse_json,
     read_bytes,
     stream_object,
 )
@@ -113,10 +113,10 @@ class Row(TypedDict):
     ],
 )
 def test_the_type_is_the_check(row: dict[str, Any], field: str) -> None:
-    read = parse_json(b'{"name": "n", "spans": [[0, 1]]}', Row, "a.json")
+    read = check(b'{"name": "n", "spans": [[0, 1]]}', Row, "a.json")
     assert read == {"name": "n", "spans": [(0, 1)]}
     with pytest.raises(DataError, match=rf"^a.json: the field '{field}'[^\n]*\Z"):
-        parse_json(json.dumps(row).encode(), Row, "a.json")
+        check(json.dumps(row).encode(), Row, "a.json")
 
 
 def test_lines_have_places_and_go_on_after_an_error(tmp_path: Path) -> None:
