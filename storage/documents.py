@@ -227,8 +227,10 @@ def _adapter(kind: Any) -> Any:
 
 def check(value: Any, kind: type[T], where: str) -> T:
     """Check a value, such as a row of a typed table, against `kind`; or bytes, which are JSON:
-    there text is not converted to numbers, nor booleans or fractions to integers. DataError, beginning
-    with `where`: not JSON, what is missing, or else the first thing that is wrong.
+    there text is not converted to numbers, nor booleans or fractions to integers.
+
+    DataError, beginning with `where`: not JSON, what is missing, or else the first thing that is
+    wrong.
     """
     adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
