@@ -12,8 +12,8 @@ from typing import Any
 
 from interventune.storage.documents import (
     DataError,
-    Fields,
     Rows,
+    Values,
     as_data_error,
     check,
     json_lines,
@@ -61,9 +61,9 @@ def opened(source: str) -> tuple[set[str], Rows]:
     return _fields(json.dumps(next(iter(table), {}), default=str)), starmap(_record, rows)
 
 
-def _record(place: str, row: Any) -> tuple[str, Fields]:
+def _record(place: str, row: Any) -> tuple[str, Values]:
     """The fields of a row, without a byte order mark before the first."""
-    fields = check(row, Fields, place).items()
+    fields = check(row, Values, place).items()
     return place, {name.removeprefix(MARK): value for name, value in fields}
 
 

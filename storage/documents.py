@@ -27,7 +27,7 @@ import yaml
 from typing_extensions import TypeVar
 
 T = TypeVar("T", default=Any)
-Fields = dict[str, Any]
+Values = dict[str, Any]
 """Values by the names of fields."""
 Rows = Iterator[tuple[str, Any]]
 """Records with their places in a source, for errors."""

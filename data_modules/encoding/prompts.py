@@ -14,7 +14,7 @@ from jinja2 import TemplateError
 
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
-from interventune.storage.documents import DataError, Fields
+from interventune.storage.documents import DataError, Values
 
 from .tokenizers import tokenizer_id, warn_of_unknown
 from .windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
@@ -161,7 +161,7 @@ class PromptTokens:
         """
 
     @property
-    def identity(self) -> Fields:
+    def identity(self) -> Values:
         """Everything that tokens depend on, as plain JSON."""
         return {
             "tokenizer": tokenizer_id(self.tokenizer),

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from interventune.storage.documents import DataError, Fields, as_data_error, own_yaml, read_archive
+from interventune.storage.documents import DataError, Values, as_data_error, own_yaml, read_archive
 
 from .windows import DECODERS
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""
 
-LAYOUTS = own_yaml(__file__, dict[str, Fields])
+LAYOUTS = own_yaml(__file__, dict[str, Values])
 """By architecture, the format of a text and of a pair, special tokens and the side of padding."""
 
 

@@ -32,7 +32,7 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
 )
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import DataError, Fields, Rows, StrPath, check, stream_object
+from interventune.storage.documents import DataError, Rows, StrPath, Values, check, stream_object
 
 logger = logging.getLogger(__name__)
 
@@ -239,7 +239,7 @@ def _unqover_half(entry: tuple[str, Any]) -> Half:
         clusters = (two, one) if swapped else (one, two)
     of_both_orders = isinstance(content, list)  # whose question and negation are separate
     if of_both_orders:
-        content = dict(ChainMap(*check(content, list[Fields], "its list")))
+        content = dict(ChainMap(*check(content, list[Values], "its list")))
     record = check(content, _Record, "its record")
     both = record.q0, record.q1
     spans = locate_pair(record.context, record.q0.ans0.text, record.q0.ans1.text)

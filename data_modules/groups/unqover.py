@@ -28,8 +28,8 @@ from interventune.data_modules.schema.groups import (
 from interventune.data_modules.schema.questions import Span, Texts
 from interventune.storage.documents import (
     DataError,
-    Fields,
     StrPath,
+    Values,
     as_data_error,
     atomic_text,
     read_text,
@@ -235,7 +235,7 @@ def write_source(expansion: Expansion, path: StrPath) -> int:
     with atomic_text(path) as file:
         for i, ((one, two), cell) in enumerate(records):
             (context, *questions), spans = cell.fill((one, two))
-            record: Fields = {"context": context}
+            record: Values = {"context": context}
             answers = {
                 f"ans{j}": {"text": span.text, "start": "", "end": ""}
                 for j, span in enumerate(spans)

@@ -38,12 +38,12 @@ from interventune.data_modules.schema.questions import (
     Rejected,
     Span,
 )
-from interventune.storage.documents import Fields, own_yaml
+from interventune.storage.documents import Values, own_yaml
 
 Shape = Literal["number", "date", "name", "other"]
 
 
-_WORDS = own_yaml(__file__, Fields)
+_WORDS = own_yaml(__file__, Values)
 OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
 FRAMES: list[str] = _WORDS["frames"]
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
@@ -159,7 +159,7 @@ class Pool(NamedTuple):
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
     """Collect the pool of the originals of a file."""
-    answers, paragraphs, mentions = (defaultdict[Any, Fields](dict) for _ in range(3))
+    answers, paragraphs, mentions = (defaultdict[Any, dict[str, Any]](dict) for _ in range(3))
     for example in examples:
         answer = _first_answer(example)
         if words := normalised(answer):

@@ -23,8 +23,8 @@ from interventune.data_modules.stories.words import WORDS
 from interventune.storage.command_line import Count, FilePath, InputFile, Source
 from interventune.storage.documents import (
     DataError,
-    Fields,
     StrPath,
+    Values,
     load_json,
     refuse_existing,
     source_digest,
@@ -240,7 +240,7 @@ def write_feature_tasks(
     return "\n".join(lines)
 
 
-def _without_empty(pairs: list[tuple[str, Any]]) -> Fields:
+def _without_empty(pairs: list[tuple[str, Any]]) -> Values:
     return {key: value for key, value in pairs if value not in ("", {}, None)}
 
 

@@ -16,7 +16,7 @@ from pydantic import validate_call, with_config
 
 from interventune.data_modules.schema.questions import Texts
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import DataError, Fields, as_data_error, check, load_yaml
+from interventune.storage.documents import DataError, Values, as_data_error, check, load_yaml
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]
@@ -174,7 +174,7 @@ class Recipe:
 
     feature: FeatureName
     """h2."""
-    options: Fields = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     h1: Wording | None = None
     h2: Wording | None = None
     label: str = "label"
@@ -240,7 +240,7 @@ class Recipe:
 @cache
 def recipes(path: Path = CONFIGURATION) -> dict[str, Recipe]:
     """Return the tasks of a file by name: the paper's and the embedded ones, or your own."""
-    return check(load_yaml(path, Fields).get("tasks"), dict[str, Recipe], f"{path}, tasks")
+    return check(load_yaml(path, Values).get("tasks"), dict[str, Recipe], f"{path}, tasks")
 
 
 def counted_with(task: str) -> dict[str, str]:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
 from interventune.data_modules.schema.questions import QAExample, Texts, Turn
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import DataError, Fields, StrPath, check, own_yaml
+from interventune.storage.documents import DataError, StrPath, Values, check, own_yaml
 
 YesNo = Literal["yes", "no"]
 EDITS = {2: "scope", 3: "affirmative"}
@@ -138,7 +138,7 @@ def condaqa_pairs(rows: Sequence[_EditRow], path: StrPath) -> tuple[list[Contras
     return pairs, len(edits) - len(pairs)
 
 
-_PROBE = own_yaml(__file__, Fields)
+_PROBE = own_yaml(__file__, Values)
 WORDINGS = _PROBE["wordings"]
 NEGATED = "negated"
 """Questions worded as `org` about stories that deny the second colour."""
