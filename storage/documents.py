@@ -196,7 +196,7 @@ def json_lines(path: StrPath) -> Rows:
     return starmap(lambda where, line: (where, check(line, ANY, where)), _lines(path))
 
 
-def _lines(path: StrPath) -> Iterator[tuple[str, bytes]]:
+def _lines(path: StrPath) -> Rows:
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
@@ -235,8 +235,8 @@ def check(value: Any, kind: type[T], where: str) -> T:
     adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
         if isinstance(value, bytes):
-            return cast(T, adapter.validate_json(value, strict=True))
-        return cast(T, adapter.validate_python(value))
+            return adapter.validate_json(value, strict=True)
+        return adapter.validate_python(value)
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
         errors = cast(Any, error).errors(include_url=False)
