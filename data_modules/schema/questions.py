@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, load_yaml
 
 Texts = tuple[str, ...]
+"""Texts in order."""
 Place = tuple[int, int]
 """Character offsets of a piece of a text, end-exclusive."""
 Places = tuple[Place, ...]
