@@ -12,10 +12,10 @@ import pandas as pd
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from benchmarks.side_by_side import SHAPES, Size, Turn, in_turns
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.sources import read_choices
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.answering.interface import Choosing, open_answerer
 
 System = Callable[[str, list[ChoiceQuestion]], list[float]]

@@ -27,10 +27,10 @@ from torch.utils.benchmark import Timer
 import interventune
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, now, timed
 from interventune.data_modules.batching.sets import encode_questions
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
 from interventune.training.modules.fine_tuning import FineTuning

@@ -2,31 +2,13 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from pkgutil import resolve_name
 
 from interventune.storage.command_line import Parser, call, guarded
+from interventune.storage.documents import load_yaml
 
-COMMANDS = {
-    "unqover": ("groups.sets:write_unqover", "write UnQover's source.json from word lists"),
-    "lei": ("groups.sets:write_groups", "write bias questions with advice from word lists"),
-    "perturb": (
-        "interventions.commands:perturb_file",
-        "write questions whose stories are cut or changed",
-    ),
-    "statistics": (
-        "interventions.commands:count_questions",
-        "count stories and questions in each variant",
-    ),
-    "toxicity-prompts": (
-        "tasks.toxicity_prompts:write_prompts",
-        "sample prompts from RealToxicityPrompts",
-    ),
-    "feature-bias": (
-        "tasks.feature_bias:write_feature_tasks",
-        "write tasks that two features solve",
-    ),
-    "feature-bias-rows": ("tasks.feature_bias:write_feature_rows", "write a task's training data"),
-}
+COMMANDS = load_yaml(Path(__file__).with_name("commands.yaml"), dict[str, tuple[str, str]])
 """Each command's function in this package, and its line in the help."""
 EXAMPLE = (
     "example:\n  interventune data perturb --input dev.json --variant ts_r --output dev_ts_r.jsonl"

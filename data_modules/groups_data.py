@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .batching.candidates import GroupSet
 from .batching.data_module import BatchIndex, Draw, EvalSet, Sources, TrainSet, process_rank
 from .encoding.windows import Encoding
-from .groups.advice import by_class, spread, unadvised, with_advice, with_unadvised
 from .questions_data import QuestionsDataModule
-from .schema.groups import ADVICE_CLASSES, Group, Targets
+from .schema.groups import (
+    ADVICE_CLASSES,
+    Group,
+    Targets,
+    by_class,
+    spread,
+    unadvised,
+    with_advice,
+    with_unadvised,
+)
 from .sources import read_groups, read_scored
 
 
@@ -102,7 +110,7 @@ class GroupsDataModule(QuestionsDataModule):
         train_set.groups = GroupSet(groups, self.tokenizer, self.encoding)
         return train_set, partial(
             group_batches,
-            class_N=train_set.groups.ids.advice_class_N,
+            class_N=train_set.groups.advice_class_N,
             per_class=self.groups_per_class,
             questions=questions,
             qa_every=self.qa_every,

@@ -16,8 +16,7 @@ import numpy as np
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeInt, PositiveInt
 
-from interventune.storage import files
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, atomic, file_digest, source_digest
 from interventune.storage.finished_work import work_key
 
 from . import tables
@@ -186,14 +185,14 @@ class QuestionsDataModule(TextDataModule):
         table_of = {}
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
-            inputs += [source_digest(source), tokenizer_id(self.tokenizer), code_digest()]
+            inputs += [source_state(source), tokenizer_id(self.tokenizer), code_digest()]
         for variant in dict.fromkeys(variants):
             if self.cache:
                 path = Path(self.cache, work_key(inputs=inputs, variant=variant)[:32])
                 with FileLock(path.with_suffix(".lock")):
                     if not path.exists():
                         datasets.disable_progress_bars()
-                        with files.atomic(path) as part:
+                        with atomic(path) as part:
                             encoded(variant).save_to_disk(part, num_shards=1)
                 table = datasets.load_from_disk(path).with_format("arrow")
             else:
@@ -230,7 +229,7 @@ def code_digest() -> str:
     return " ".join([folder_digest(Path(__file__).parent), *libraries])
 
 
-def source_digest(source: str) -> str:
+def source_state(source: str) -> str:
     """Return what distinguishes two states of a source.
 
     This is the content of a file, or of all files of a folder; for a dataset of the Hub, the
@@ -239,13 +238,13 @@ def source_digest(source: str) -> str:
     if source.startswith("hub:"):
         return getattr(tables.table_rows(source.removeprefix("hub:")), "_fingerprint", "")
     path, _ = tables.folder_and_split(source)
-    return folder_digest(path) if os.path.isdir(path) else files.source_digest(path)
+    return folder_digest(path) if os.path.isdir(path) else source_digest(path)
 
 
 def folder_digest(folder: Path) -> str:
     """SHA-256 of the files of a folder with their names, except compiled code."""
     digests = {
-        str(path.relative_to(folder)): files.file_digest(path)
+        str(path.relative_to(folder)): file_digest(path)
         for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc"
     }

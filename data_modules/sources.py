@@ -23,8 +23,7 @@ from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import load_yaml
-from interventune.storage.errors import DataError, refuse
+from interventune.storage.documents import DataError, StrPath, load_yaml, refuse
 
 from .schema.groups import Group, ScoredGroup
 from .schema.questions import ChoiceQuestion, QAExample
@@ -42,7 +41,7 @@ ENGLISH = re.compile(
 """Words that most English questions have, and that are rare in other languages."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Format:
     """A file format: its fields and its reader (formats.yaml)."""
 
@@ -70,18 +69,18 @@ class _Known(TypedDict):
 KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
 
 
-def read_questions(source: str | Path) -> Iterator[QAExample]:
+def read_questions(source: StrPath) -> Iterator[QAExample]:
     """Read questions about a text, with one warning if they do not look English.
 
     Of questions with one id, all but the first get another: `732_2`. DataError for a missing file,
     an unknown format, another or no kind of data, bad records, or a question that occurs twice in a
     variant.
     """
-    questions = _read(str(source), "questions")
+    questions = _read(source, "questions")
     first = [*islice(questions, 100)]
     english = [example for example in first if ENGLISH.search(example.question)]
     if 2 * len(english) < len(first):
-        warn_of_language(str(source))
+        warn_of_language(source)
     # Hashes: the texts and ids themselves would take several times the memory.
     number_of: dict[int, int] = {}
     uses_of = defaultdict[int, Iterator[int]](partial(count, 1))
@@ -110,7 +109,7 @@ def read_questions(source: str | Path) -> Iterator[QAExample]:
 
 
 @cache
-def warn_of_language(source: str) -> None:
+def warn_of_language(source: StrPath) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
         f"warning: {source}: few questions have English words, and variants are made by English "
@@ -118,7 +117,7 @@ def warn_of_language(source: str) -> None:
     )
 
 
-def read_groups(*sources: str | Path) -> Iterator[Group]:
+def read_groups(*sources: StrPath) -> Iterator[Group]:
     """Read groups of four variants from one source after the other; DataError as for questions."""
     return (record.group for record in read_scored(*sources))
 
@@ -132,11 +131,11 @@ def held_by(source: str) -> Literal["groups", "questions"]:
     return "questions"
 
 
-def read_scored(*sources: str | Path) -> Iterator[ScoredGroup]:
+def read_scored(*sources: StrPath) -> Iterator[ScoredGroup]:
     """Read groups with their files' scores, targets and answers; DataError as for questions."""
     seen = set[int]()
     for source in sources:
-        for record in _read(str(source), "groups"):
+        for record in _read(source, "groups"):
             scored = record if isinstance(record, ScoredGroup) else ScoredGroup(record)
             key = scored.group.key
             if hash(key) in seen:
@@ -145,7 +144,7 @@ def read_scored(*sources: str | Path) -> Iterator[ScoredGroup]:
             yield scored
 
 
-def read_choices(source: str | Path) -> list[ChoiceQuestion]:
+def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     """Read multiple-choice questions; `PATH+LABELS` names a file of labels, one integer per line.
     DataError names place and field for a missing file or field, another format, unequal numbers of
     labels and questions, or a label without a choice.
@@ -155,9 +154,9 @@ def read_choices(source: str | Path) -> list[ChoiceQuestion]:
     return list(_read(path, "choices", **options))
 
 
-def _read(source: str, kind: Kind, **options: Any) -> Iterator[Any]:
+def _read(source: StrPath, kind: Kind, **options: Any) -> Iterator[Any]:
     """The records; after a defect, the reader goes on, to name the other defects too."""
-    reader, arguments = _reader_of(source, kind)
+    reader, arguments = _reader_of(str(source), kind)
     read = resolve_name(f"interventune.data_modules.{reader}")  # imported on use
     record = None
     defects: list[str] = []
@@ -221,14 +220,14 @@ def _within(rows: Rows, fields: Sequence[str]) -> Rows:
         yield from _within(parts, fields)
 
 
-def labelled_rows(source: str) -> Rows:
+def labelled_rows(source: StrPath) -> Rows:
     """Yield (place, row) of a table with any fields, from the Hub, a folder or a file.
 
     A file is parquet, JSON Lines, a JSON list, or CSV (also with tabs). DataError if there is none,
     or for a file without rows.
     """
     row = None
-    for row in opened(source)[1]:
+    for row in opened(str(source))[1]:
         yield row
     if row is None:
         raise DataError(f"{source}: holds no rows")

@@ -10,9 +10,16 @@ from itertools import starmap
 from pathlib import Path
 from typing import Any
 
-from interventune.storage.documents import Rows, check, json_lines, load_json
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import open_file
+from interventune.storage.documents import (
+    DataError,
+    Rows,
+    Values,
+    as_data_error,
+    check,
+    json_lines,
+    load_json,
+    open_file,
+)
 
 MARK = "\ufeff"
 """A byte order mark."""
@@ -37,7 +44,7 @@ def opened(source: str) -> tuple[set[str], Rows]:
     else:
         with open_file(path) as file:
             start = file.read(1 << 20)  # should contain the first record
-        head = start.decode("utf-8-sig", errors="ignore").strip()
+        head = start.decode(errors="ignore").strip()
         if not head:
             raise DataError(f"{source}: is empty")
         if head[0] in "{[":
@@ -54,9 +61,9 @@ def opened(source: str) -> tuple[set[str], Rows]:
     return _fields(json.dumps(next(iter(table), {}), default=str)), starmap(_record, rows)
 
 
-def _record(place: str, row: Any) -> tuple[str, dict[str, Any]]:
+def _record(place: str, row: Any) -> tuple[str, Values]:
     """The fields of a row, without a byte order mark before the first."""
-    fields = check(row, dict[str, Any], place).items()
+    fields = check(row, Values, place).items()
     return place, {name.removeprefix(MARK): value for name, value in fields}
 
 

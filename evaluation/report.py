@@ -19,8 +19,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interventune.storage.documents import plain_json
-from interventune.storage.files import atomic, source_digest
+from interventune.storage.documents import atomic, plain_json, source_digest
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row

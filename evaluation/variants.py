@@ -9,10 +9,9 @@ from interventune.data_modules.interventions.variants import (
     report_rejected,
     with_rationale,
 )
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import QAExample, Variant
+from interventune.data_modules.schema.questions import QAExample, Variant, traits
 from interventune.storage.command_line import CountOrZero, Source
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.storage.finished_work import work_key
 from interventune.storage.progress import progress
 

@@ -32,9 +32,7 @@ from .evaluation.answering.interface import Asking, named_sources
 from .evaluation.answering.lending import lent
 from .evaluation.answering.work import Processes, current
 from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
-from .storage.documents import check
-from .storage.errors import DataError
-from .storage.files import atomic, read_archive
+from .storage.documents import DataError, atomic, check, read_archive
 from .storage.finished_work import work_key
 from .training.strategies import whole
 

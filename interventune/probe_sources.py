@@ -31,7 +31,7 @@ from .evaluation.protocols.faithfulness.command import FAITHFULNESS, scores
 from .evaluation.protocols.shift import SHIFT, between, measured, originals_by_id
 from .evaluation.results import Number, Row, plain
 from .evaluation.variants import VariantOptions, passage, read_stories
-from .storage.errors import DataError
+from .storage.documents import DataError
 
 log = logging.getLogger(__name__)
 

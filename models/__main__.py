@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from interventune.storage.command_line import run
-from interventune.storage.files import atomic
+from interventune.storage.documents import atomic
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
     """
     from safetensors import SafetensorError
 
-    from interventune.storage.errors import DataError
+    from interventune.storage.documents import DataError
 
     from .adapters import save_adapter
     from .backbones import Backbone

@@ -9,9 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from interventune.storage.documents import Values, load_json
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import file_digest
+from interventune.storage.documents import DataError, Values, as_data_error, file_digest, load_json
 
 from .backbones import RANDOM, Backbone, EncoderModel
 from .checkpoint import refuse_nonfinite

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from interventune.storage.documents import Values, own_yaml
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Values, own_yaml
 
 Pretrained = Any
 """A model of transformers, which is imported where one is built: it takes seconds, and printing a

@@ -13,9 +13,7 @@ import torch
 import xxhash
 from torch import Tensor, nn
 
-from interventune.storage.documents import Values, check
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import read_archive
+from interventune.storage.documents import DataError, Values, as_data_error, check, read_archive
 
 from .backbones import ArchitectureName, EncoderModel
 

@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from interventune.storage.documents import Values, load_json
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, Values, as_data_error, load_json
 
 from .adapters import (
     add_adapter,

@@ -45,6 +45,7 @@ class NamedInput(Input):
 Source = Annotated[str, Input("SOURCE")]
 """A source of questions, groups or choices."""
 InputFile = Annotated[str, Input("FILE")]
+FilePath = Annotated[Path, "FILE"]
 Named = Annotated[str, NamedInput("[NAME=]PATH")]
 """A path with its name in tables and figures."""
 NamedFile = Annotated[str, NamedInput("[NAME=]FILE")]

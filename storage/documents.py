@@ -1,26 +1,32 @@
-"""Text, JSON and YAML: written whole; read, and checked against a type, with errors that a user can
-act on.
+"""Whole files, and text, JSON and YAML in them: read, and checked against a type, with errors that
+a user can act on; written under a temporary name and renamed; identified by their digest.
 
     document = load_json("advice.json", dict[str, list[str]])
-    for where, row in json_lines("rows.jsonl", Row):      # a TypedDict or a dataclass
+    row = check(value, Row, "rows.jsonl, line 2")         # a TypedDict or a dataclass
 
 The type is the only check: a missing field, a number instead of text, or a value that a `Literal`
-does not list raises a DataError that names the file, the line and the field.
+does not list raises a DataError that names the file, the line and the field. Pipes and devices are
+refused, not waited for.
 """
 
+import errno
+import hashlib
 import math
-from collections.abc import Iterator
+import os
+import shutil
+import stat
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
+from io import BufferedReader
 from itertools import starmap
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import jiter
 import yaml
 from typing_extensions import TypeVar
-
-from .errors import DataError, as_data_error
-from .files import atomic_text, open_file, read_bytes
 
 T = TypeVar("T", default=Any)
 Rows = Iterator[tuple[str, Any]]
@@ -31,28 +37,177 @@ Values = dict[str, Any]
 """Values by name, as in a JSON object."""
 ANY: Any = object
 """For pydantic, a type that accepts all values."""
+StrPath = str | Path
+"""A path, in either form."""
+MARKS = {
+    b"\x1f\x8b": "compressed by gzip",
+    b"bzh": "compressed by bzip2",
+    b"(\xb5/\xfd": "compressed by zstd",
+    b"pk\x03\x04": "a zip archive",
+    b"<html": "a web page (HTML)",
+    b"<!doctype html": "a web page (HTML)",
+    b"\xff\xfe": "text in UTF-16",
+    b"\xfe\xff": "text in UTF-16",
+    b"version https://git-lfs": "a Git LFS pointer, which `git lfs pull` replaces by the file",
+}
+"""First bytes, in lower case, of files in formats that cannot be read directly."""
+KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe"}
+"""What is no regular file, by its file mode; the rest are devices and sockets."""
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Writing errors that do not name the file."""
 
 
-def load_json(path: str | Path, kind: type[T] = ANY) -> T:
+class DataError(ValueError):
+    """Bad input, described in one line: the file or record, the field, and what to do about it."""
+
+
+@contextmanager
+def as_data_error(what: str) -> Iterator[None]:
+    """Within this context, any exception becomes a one-line DataError: `what`, and the original
+    reason.
+    """
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise DataError(f"{what}: {reason[:500]}") from error
+
+
+def refuse(defects: Sequence[str]) -> None:
+    """Raise a DataError of the first five defects and the number of others, if there are any."""
+    if defects:
+        shown = [defect[:350] for defect in defects[:5]]
+        if len(defects) > 5:
+            shown.append(f"and {len(defects) - 5} more")
+        raise DataError("; ".join(shown))
+
+
+@contextmanager
+def atomic(path: StrPath) -> Iterator[Path]:
+    """Yield a temporary path next to `path`, where the block writes a file or a folder, and then
+    rename it.
+
+    After an error or a kill, `path` still has its earlier content. Its folder must exist.
+    DataError: the folder is not writable, or the disk is full.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise DataError(f"{path}: the folder {path.parent} does not exist; create it first")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    older = temporary.with_suffix(".old")
+    try:
+        yield temporary
+        for part in (*temporary.rglob("*"), temporary):
+            sync(part)
+        if temporary.is_dir() and path.exists():
+            path.rename(older)
+        temporary.replace(path)
+        with suppress(OSError):  # some network file systems do not support it
+            sync(path.parent)
+    except OSError as error:
+        name = error.filename
+        if str(name).startswith(str(temporary)) or (name is None and error.errno in _DISK_FULL):
+            raise DataError(f"{path}: cannot be written: {error.strerror}") from error
+        raise
+    finally:
+        if older.exists() and not path.exists():
+            older.rename(path)
+        for leftover in (temporary, older):
+            shutil.rmtree(leftover, ignore_errors=True)
+            with suppress(OSError):  # in a read-only folder even if the file does not exist
+                leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def atomic_text(path: StrPath) -> Iterator[TextIO]:
+    """`atomic`, with the file open for text."""
+    with atomic(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        yield file
+
+
+def sync(path: Path) -> None:
+    """fsync a file or directory."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def open_file(path: StrPath, *, text: bool = True) -> Iterator[BufferedReader]:
+    """Open a regular file for reading bytes; for text, after its byte order mark. DataError: it is
+    absent or unreadable, a folder, or a pipe or device, which may never end; or text is not UTF-8.
+    """
+    try:
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode):
+            kind = KINDS.get(stat.S_IFMT(mode), "device or socket")
+            raise DataError(f"{path}: is a {kind}; name a file")
+        with open(path, "rb") as file:
+            start = file.read(99) if text else b""
+            head = start.removeprefix(BOM_UTF8).lstrip().lower()
+            if forms := [form for mark, form in MARKS.items() if head.startswith(mark)]:
+                raise DataError(f"{path}: is {forms[0]}; make it a plain file in UTF-8")
+            file.seek(len(BOM_UTF8) if start.startswith(BOM_UTF8) else 0)
+            yield file
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_bytes(path: StrPath) -> bytes:
+    """Return the file's bytes; DataError as in `open_file`."""
+    with open_file(path) as file:
+        return file.read()
+
+
+def read_archive(path: StrPath, *, mmap: bool = False) -> Any:
+    """Read a `torch.save` file of tensors (left on disk with `mmap`) and plain values; no code in
+    it is run. DataError: the file is absent, damaged, or contains other objects.
+    """
+    import torch
+
+    with open_file(path, text=False):
+        try:
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        except Exception as error:  # a dozen types; some messages advise unsafe loading
+            reason = f"damaged, or not written by interventune ({type(error).__name__})"
+            raise DataError(f"{path}: no readable checkpoint: {reason}") from error
+
+
+def file_digest(path: StrPath) -> str:
+    """Return the sha256 of a file's content."""
+    with open_file(path, text=False) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def source_digest(source: StrPath) -> str:
+    """Return the sha256 of a source that is a file; "" for any other text, however long."""
+    return file_digest(source) if os.path.isfile(source) else ""
+
+
+def load_json(path: StrPath, kind: type[T] = ANY) -> T:
     """Read a JSON file as `kind`; DataError names the file and the field."""
-    return parse_json(read_bytes(path), kind, str(path))
+    return check(read_bytes(path), kind, str(path))
 
 
-def json_lines(path: str | Path, kind: type[T] = ANY) -> Iterator[tuple[str, T]]:
+def json_lines(path: StrPath) -> Rows:
     """Yield (`PATH, line NUMBER`, value) for every line that is not empty, also after one with an
     error.
     """
-    return starmap(lambda where, line: (where, parse_json(line, kind, where)), _lines(path))
+    return starmap(lambda where, line: (where, check(line, ANY, where)), _lines(path))
 
 
-def _lines(path: str | Path) -> Iterator[tuple[str, bytes]]:
+def _lines(path: StrPath) -> Rows:
     with open_file(path) as file:
         for number, line in enumerate(file, 1):
             if line.strip():
                 yield f"{path}, line {number}", line.strip()
 
 
-def stream_object(path: str | Path) -> Iterator[tuple[str, Any]]:
+def stream_object(path: StrPath) -> Rows:
     """Yield the (key, value) pairs of one large JSON object, in file order, holding one value at a
     time.
     """
@@ -74,24 +229,22 @@ def _adapter(kind: Any) -> Any:
     return TypeAdapter(kind)
 
 
-def parse_json(text: bytes, kind: type[T], where: str) -> T:
-    """Parse a JSON text as `kind`; text is not converted to numbers, nor booleans or fractions to
-    integers. DataError, beginning with `where`: not JSON, or not of this kind.
-    """
-    with as_data_error(f"{where}: not JSON"):  # pydantic takes the last of equal keys
-        jiter.from_json(text, catch_duplicate_keys=True)
-    return check(text, kind, where, as_json=True)
+def check(value: Any, kind: type[T], where: str) -> T:
+    """Check a value, such as a row of a typed table, against `kind`; or bytes, which are JSON:
+    there text is not converted to numbers, nor booleans or fractions to integers.
 
-
-def check(value: Any, kind: type[T], where: str, *, as_json: bool = False) -> T:
-    """Check a parsed value, such as a row of a typed table, against `kind`. DataError, beginning
-    with `where`: what is missing, or else the first thing that is wrong.
+    DataError, beginning with `where`: not JSON, what is missing, or else the first thing that is
+    wrong.
     """
     adapter: Any = _adapter(kind)  # type: ignore[arg-type]
     try:
-        if as_json:
-            return cast(T, adapter.validate_json(value, strict=True))
-        return cast(T, adapter.validate_python(value))
+        if isinstance(value, bytes):
+            with as_data_error(f"{where}: not JSON"):  # pydantic takes the last of equal keys
+                jiter.from_json(value, catch_duplicate_keys=True)
+            return adapter.validate_json(value, strict=True)
+        return adapter.validate_python(value)
+    except DataError:
+        raise
     except ValueError as error:
         # A field of another type may belong to another format; a missing one says what to add.
         errors = cast(Any, error).errors(include_url=False)
@@ -113,7 +266,7 @@ def plain_json(value: Any) -> Any:
     return to_jsonable_python(value, inf_nan_mode="null")
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: StrPath) -> str:
     """Return the file's text; DataError if it cannot be read or is not UTF-8."""
     try:
         return read_bytes(path).decode().replace("\r\n", "\n")
@@ -150,7 +303,7 @@ class Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def load_yaml(path: str | Path, kind: type[T]) -> T:
+def load_yaml(path: StrPath, kind: type[T]) -> T:
     """Read a YAML file as `kind`; DataError names the file and the line or field."""
     return parse_yaml(read_text(path), kind, str(path))
 

@@ -19,9 +19,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from .documents import parse_json
-from .errors import DataError
-from .files import read_bytes
+from .documents import DataError, check, read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +60,7 @@ class FinishedWork(dict[str, Any]):
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"
             try:
-                piece = parse_json(line, _Piece, where)
+                piece = check(line, _Piece, where)
             except DataError as error:
                 begun = line.startswith(_START) or _START.startswith(line)
                 if path and begun and not line.endswith(b"\n"):

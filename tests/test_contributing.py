@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from tests.evaluation.cells import Cells
 from tests.support.processes import Started, run_module
 

@@ -19,8 +19,7 @@ from jsonargparse.typing import NonNegativeFloat, NonNegativeInt
 from pytorch_lightning.loggers import CSVLogger, Logger, WandbLogger
 from pytorch_lightning.utilities import rank_zero_only
 
-from interventune.storage.documents import read_text
-from interventune.storage.files import atomic_text
+from interventune.storage.documents import atomic_text, read_text
 
 COLUMNS = ("step", "epoch", "metric", "value")
 """Of metrics.csv."""

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
 from typing import Any, Literal, NamedTuple
 
@@ -38,20 +37,7 @@ from interventune.data_modules.encoding.windows import (
 )
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.errors import DataError
-
-
-class GroupIds(NamedTuple):
-    """Groups as integers; names are numbered alphabetically."""
-
-    advice_class_N: ndarray
-    """Index into ADVICE_CLASSES."""
-    subjects: ndarray
-    subject_NS: ndarray
-    """Ids of x1 and x2."""
-    attributes: ndarray
-    """(category, attribute) of each."""
-    attribute_N: ndarray
+from interventune.storage.documents import DataError
 
 
 class GroupBatch(NamedTuple):
@@ -83,20 +69,16 @@ class GroupSet:
         warn_of_unknown(tokenizer, (row.input_ids_T for row in self.encoded[:999]))
         self.lengths = np.array([len(row.input_ids_T) for row in self.encoded])
         """Length of every row in tokens, (R,); row 4 n + v is variant v of group n."""
+        attributes = [(group.category, group.attribute) for group in groups]
+        self.advice_class_N = np.array([ADVICE_CLASSES.index(x.advice_class) for x in groups])
+        """Index into ADVICE_CLASSES."""
+        self.subject_NS = np.unique([group.subjects for group in groups], return_inverse=True)[1]
+        """Ids of x1 and x2, numbered alphabetically."""
+        self.attribute_N = np.unique(attributes, return_inverse=True, axis=0)[1]
+        """Id of category and attribute, numbered alphabetically."""
 
     def __len__(self) -> int:
         return len(self.groups)
-
-    @cached_property
-    def ids(self) -> GroupIds:
-        """The keys by which metrics sum, as integers."""
-        classes = [ADVICE_CLASSES.index(group.advice_class) for group in self.groups]
-        attributes = [(group.category, group.attribute) for group in self.groups]
-        return GroupIds(
-            np.array(classes),
-            *np.unique([group.subjects for group in self.groups], return_inverse=True),
-            *np.unique(attributes, return_inverse=True, axis=0),
-        )
 
     def __getitem__(self, index: Sequence[int]) -> GroupBatch:
         chosen = np.asarray(index)
@@ -106,9 +88,9 @@ class GroupSet:
             inputs=inputs,
             context_BT=context_BT,
             candidate_BVSE=candidate_RVSE.view(-1, 4, *candidate_RVSE.shape[2:]),
-            advice_class_B=torch.from_numpy(self.ids.advice_class_N[chosen]),
-            subject_BS=torch.from_numpy(self.ids.subject_NS[chosen]),
-            attribute_B=torch.from_numpy(self.ids.attribute_N[chosen]),
+            advice_class_B=torch.from_numpy(self.advice_class_N[chosen]),
+            subject_BS=torch.from_numpy(self.subject_NS[chosen]),
+            attribute_B=torch.from_numpy(self.attribute_N[chosen]),
             group_B=torch.from_numpy(chosen),
         )
 
@@ -179,15 +161,14 @@ class ChoiceEncoding:
     padding: Literal["dynamic", "parity"] = "dynamic"
     chat: Literal["auto", "never"] = "auto"
 
-    def within(self, limit: int | None) -> "ChoiceEncoding":
+    def within(self, limit: int) -> "ChoiceEncoding":
         """Return the options for a model with so many positions."""
-        return self if limit is None else replace(self, max_length=min(self.max_length, limit))
+        return replace(self, max_length=min(self.max_length, limit))
 
     def of_decoder(self, architecture: str) -> Encoding:
         """Return the text encoding stored in checkpoints of decoders, with these settings."""
-        return Encoding(max_length=self.max_length, prompts=Prompts(chat=self.chat)).resolved(
-            architecture
-        )
+        prompts = Prompts(chat=self.chat)
+        return Encoding(max_length=self.max_length, prompts=prompts, architecture=architecture)
 
 
 class ChoiceBatch(NamedTuple):

@@ -23,8 +23,7 @@ from torch.utils.data import DataLoader
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import split_labels
-from interventune.storage.errors import DataError
-from interventune.storage.files import source_digest
+from interventune.storage.documents import DataError, source_digest
 
 from .candidates import GroupBatch, GroupSet
 from .sets import QABatch, QASet

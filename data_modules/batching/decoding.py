@@ -12,7 +12,7 @@ from unicodedata import category
 
 from torch import Tensor
 
-from interventune.data_modules.encoding.replies import answer_in
+from interventune.data_modules.encoding.prompts import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
 from interventune.data_modules.schema.questions import Answer
 

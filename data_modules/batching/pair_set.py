@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from interventune.data_modules.encoding.windows import Batches, sorted_batches
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .sets import QABatch, QASet, Tokens
 

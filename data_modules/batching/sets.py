@@ -36,8 +36,7 @@ from interventune.data_modules.encoding.windows import (
     token_span,
 )
 from interventune.data_modules.questions.answer_spans import answer_type
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import AnswerType, QAExample
+from interventune.data_modules.schema.questions import AnswerType, QAExample, traits
 
 WINDOW_TYPES = ("yes", "no", "unknown", "span")
 """The targets of a window, in the order of the models' type scores; numbers and options

@@ -1,4 +1,5 @@
-"""Text to tokens for language models: a prompt, and the texts after it.
+"""Text to tokens for language models: a prompt, and the texts after it; and short answers from what
+they write.
 
 A text after a prompt is tokenised together with it, if the tokens of the prompt do not depend on
 the text; else separately.
@@ -12,7 +13,7 @@ import numpy as np
 
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Values
 
 from .tokenizers import tokenizer_id, warn_of_unknown
 from .windows import HISTORY_TURNS, UNKNOWN, EncodedRow, Encoding, Messages, Prompts
@@ -25,6 +26,14 @@ TEMPLATE_OPTIONS = {"enable_thinking": False, "date_string": "26 Jul 2024"}
 templates write one).
 """
 
+_PREFIX = re.compile(r"\s*(?:(?:(?:the|final|short)\s+)*answer(?:\s+is)?|A)\s*:", re.I)
+_QUOTES = dict(zip("\"'`*“‘«", "\"'`*”’»", strict=True))
+"""Marks around an answer, and those that end it."""
+_YES_NO = re.compile(
+    r"[\"'`*“‘]*(yes|no)(?!\.\s*\d)[\"'`*”’]*"
+    r"(?:[.,;:!?…]+[\"'`*”’]*(?:\s|$)|\s*[–—]|\s+-\s|\s*\(|$)",
+    re.I,
+)
 
 Texts = Sequence[str]
 Ids = list[list[int]]
@@ -151,7 +160,7 @@ class PromptTokens:
         """
 
     @property
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Values:
         """Everything that tokens depend on, as plain JSON."""
         return {
             "tokenizer": tokenizer_id(self.tokenizer),
@@ -255,3 +264,40 @@ def encode_prompts(
         offsets_TE[len(tokens.lead) : last + 1] = prompt_TE
         types_T = np.zeros(len(row), np.uint8)
         yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))
+
+
+def answer_in(text: str, failure: str = "") -> tuple[str, str]:
+    """Return the short answer in a model's text, and the reason why there is none.
+
+    The reason is `failure`, or that the text has no answer.
+
+    >>> answer_in("The bike.\\nQuestion:"), answer_in("Answer:"), answer_in("", "too long")
+    (('The bike', ''), ('', 'empty answer'), ('', 'too long'))
+    """
+    answer = "" if failure else short_answer(text)
+    return answer, failure or ("" if answer else "empty answer")
+
+
+def short_answer(text: str) -> str:
+    """Extract the first line of a model's text, without "Answer:" or "A:", quotes and full stop.
+
+    A leading yes or no is the answer if punctuation or nothing follows it. What says unknown is
+    left as written: metrics/unknown.py decides.
+
+    >>> [short_answer(text) for text in ("Answer: The bike.\\nQuestion:", "Yes, he did.")]
+    ['The bike', 'yes']
+    """
+    while match := _PREFIX.match(text):
+        text = text[match.end() :]
+    line = _unwrapped(next(iter(text.strip().splitlines()), ""))
+    if match := _YES_NO.match(line):
+        return match[1].lower()
+    return line if line.endswith("..") else _unwrapped(line.removesuffix("."))
+
+
+def _unwrapped(text: str) -> str:
+    """The text without the quotation marks or asterisks around the whole of it."""
+    text = text.strip()
+    while len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+        text = text[1:-1].strip()
+    return text

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import read_archive
+from interventune.storage.documents import DataError, Values, as_data_error, own_yaml, read_archive
 
 from .windows import DECODERS
 
 OF_THIS_COPY = ("is_local", "local_files_only", "name_or_path", "transformers_version")
 """Settings of a tokenizer's files that say where they come from."""
+
+LAYOUTS = own_yaml(__file__, dict[str, Values])
+"""By architecture, the format of a text and of a pair, special tokens and the side of padding."""
 
 
 def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
@@ -32,7 +34,6 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
     """
     if source == "stories":
         from interventune.data_modules.stories.questions import vocabulary
-        from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 
         return build_tokenizer(architecture, vocabulary())
     where = source if isinstance(source, str) else "the checkpoint"
@@ -40,21 +41,16 @@ def load_tokenizer(source: str | dict[str, str], architecture: str = "") -> Any:
         content = read_archive(where, mmap=True)  # memory-mapped, so that the weights are not read
         with as_data_error(f"{where}: no tokenizer in this checkpoint"):
             source = dict(content["interventune"]["tokenizer"])
-    if isinstance(source, str):
-        return _pretrained(source, f"tokenizer {source!r}", architecture)
-    with tempfile.TemporaryDirectory() as folder:
-        for name, text in source.items():
-            Path(folder, Path(name).name).write_text(text, encoding="utf-8")
-        return _pretrained(folder, f"the tokenizer inside {where}", architecture)
-
-
-def _pretrained(source: str, what: str, architecture: str) -> Any:
     from transformers import AutoTokenizer
 
-    with as_data_error(what):
-        return usable(
-            AutoTokenizer.from_pretrained(source, trust_remote_code=False), what, architecture
-        )
+    what = f"tokenizer {source!r}" if isinstance(source, str) else f"the tokenizer inside {where}"
+    with tempfile.TemporaryDirectory() as folder, as_data_error(what):
+        if isinstance(source, dict):
+            for name, text in source.items():
+                Path(folder, Path(name).name).write_text(text, encoding="utf-8")
+            source = folder
+        tokenizer = AutoTokenizer.from_pretrained(source, trust_remote_code=False)
+        return usable(tokenizer, what, architecture)
 
 
 def usable(tokenizer: Any, what: str, architecture: str) -> Any:
@@ -75,6 +71,47 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
         if tokenizer.cls_token_id not in tokenizer("a")["input_ids"]:
             raise DataError(f"{what}: writes no classification token, or its files do not fit")
     return tokenizer
+
+
+def build_tokenizer(architecture: str, words: Iterable[str]) -> Any:
+    """Build a fast tokenizer for tiny models, with the special tokens and pair layout of a real
+    architecture (tokenizers.yaml): lower-casing, split at white space and punctuation, one id per
+    word.
+
+    Code that works with it also works with the pretrained tokenizer of the same architecture: same
+    special tokens, same segment ids, same padding side, same `sequence_ids` and offsets. (Only
+    padding may differ: it has segment id 0, where XLNet's own tokenizer has 3; no model uses it.)
+
+    Ids: special tokens first, then the words in the order given (without repetitions). Words
+    outside the vocabulary become the unknown token. Raises ValueError for an architecture without a
+    layout.
+    """
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    if architecture not in LAYOUTS:
+        raise ValueError(f"no token layout of {architecture!r}; choose from {', '.join(LAYOUTS)}")
+    layout = LAYOUTS[architecture]
+    special = layout["special"]
+    pieces = dict.fromkeys([*special.values(), *(word.lower() for word in words)])
+    ids = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordLevel(ids, unk_token=special["unk_token"]))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=layout["single"],
+        pair=layout["pair"],
+        special_tokens=[(token, ids[token]) for token in dict.fromkeys(special.values())],
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        **special,
+        padding_side=layout.get("side", "right"),
+        model_input_names=inputs if ":" in layout["pair"] else [inputs[0], inputs[2]],
+        model_max_length=512,
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) -> None:

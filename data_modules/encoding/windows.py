@@ -16,7 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Messages = list[dict[str, str]]
 """Messages of a chat, each with its `role` and `content`."""
@@ -121,9 +121,9 @@ class Encoding:
         if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
             raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
 
-    def within(self, limit: int | None) -> "Encoding":
+    def within(self, limit: int) -> "Encoding":
         """Return the options for a model with so many positions; windows and stride shrink."""
-        if limit is None or self.max_length <= limit:
+        if self.max_length <= limit:
             return self
         return replace(
             self, max_length=limit, doc_stride=max(1, self.doc_stride * limit // self.max_length)

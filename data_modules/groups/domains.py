@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import parse_qsl
 from zlib import crc32
 
 import numpy as np
 from pydantic import BaseModel, PositiveInt, with_config
 
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
-from interventune.storage.documents import check, load_yaml
-from interventune.storage.errors import DataError
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Advice, AdviceClass, Group
+from interventune.storage.documents import DataError, Values, check, load_yaml
 
-from .advice import Advice
 from .unqover import Cell, Subject, repair_articles
 
 Split = Literal["train", "dev", "test"]
@@ -72,7 +70,7 @@ class DomainSet:
 def read_source(source: str) -> list[Group]:
     """Return the groups of `domains:SPLIT?OPTION=VALUE&...`; the split is a Split or all."""
     split, _, rest = source.removeprefix("domains:").partition("?")
-    options: dict[str, Any] = dict(parse_qsl(rest, keep_blank_values=True))
+    options: Values = dict(parse_qsl(rest, keep_blank_values=True))
     options["split"] = None if split == "all" else split
     if "classes" in options:
         options["classes"] = options["classes"].split(",")
@@ -208,10 +206,10 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
     here = Path(__file__)
-    library = dict[str, Any]()
+    library = Values()
     for file in (here.with_name("domains.yaml"), here.with_name("advice.yaml"), path):
         if file:
-            library |= load_yaml(file, dict[str, Any])
+            library |= load_yaml(file, Values)
     return check(library, _Library, path or "domains.yaml")
 
 

@@ -18,7 +18,6 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -33,8 +32,7 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
 )
 from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import check, stream_object
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Rows, StrPath, Values, check, stream_object
 
 logger = logging.getLogger(__name__)
 
@@ -83,16 +81,14 @@ class _Paragraph(BaseModel):
     qas: tuple[_Qa, _Qa]
 
 
-def read_lei(rows: Iterable[tuple[str, Any]], source: str) -> Iterator[ScoredGroup]:
+def read_lei(rows: Rows, source: str) -> Iterator[ScoredGroup]:
     """(place, paragraph) -> the groups with the scores and targets that all their questions have.
     DataError names the place.
     """
     return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
 
 
-def pair_halves(
-    records: Iterable[tuple[str, Any]], half_of: Callable[[Any], Half]
-) -> Iterator[ScoredGroup]:
+def pair_halves(records: Rows, half_of: Callable[[Any], Half]) -> Iterator[ScoredGroup]:
     """(place, record) -> each group when its second half arrives; only unpaired halves are in
     memory. The two may have different advice of one class: LEI's authors draw it per record, or
     correct a sentence in one order only. DataError, as in `read_lei`, also for records that do not
@@ -149,8 +145,9 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
     return (subjects, parts[2], category, attribute, advice_class, advice_id), one > two
 
 
-def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) -> Half:
-    """The half of (text, (span, scores) of its subjects in context order, target or -1).
+def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any], *more: Any) -> Half:
+    """The half of (text, (span, scores) of its subjects in context order, target or -1), and of
+    `more` fields.
 
     `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
     published files have two spaces before the question.
@@ -168,7 +165,7 @@ def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any]) 
         elif swapped:
             target = 1 - target
         variants.append((variant, None if None in scores else scores, target))
-    return Half(key, swapped, variants)
+    return Half(key, swapped, variants, *more)
 
 
 def _lei_half(paragraph: _Paragraph) -> Half:
@@ -210,7 +207,7 @@ class _Record(BaseModel):
     q1: _Question
 
 
-def read_unqover_file(path: str | Path) -> Iterator[ScoredGroup]:
+def read_unqover_file(path: StrPath) -> Iterator[ScoredGroup]:
     """Yield the groups, with their base scores if every `start` and `end` of a group is a number.
     DataError names the file and the id.
     """
@@ -242,21 +239,19 @@ def _unqover_half(entry: tuple[str, Any]) -> Half:
         clusters = (two, one) if swapped else (one, two)
     of_both_orders = isinstance(content, list)  # whose question and negation are separate
     if of_both_orders:
-        content = dict(ChainMap(*check(content, list[dict[str, Any]], "its list")))
+        content = dict(ChainMap(*check(content, list[Values], "its list")))
     record = check(content, _Record, "its record")
-    first = record.q0
-    second = record.q1
-    spans = locate_pair(record.context, first.ans0.text, first.ans1.text)
+    both = record.q0, record.q1
+    spans = locate_pair(record.context, record.q0.ans0.text, record.q0.ans1.text)
     if of_both_orders:
         swapped = tuple(span.text.lower() for span in spans) != key[0]
-    if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in (first, second)):
+    if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in both):
         key = (*key[:4], "ethical", UNNAMED)
     questions = [
         (asked.question, [*zip(spans, (asked.ans0.scores, asked.ans1.scores), strict=True)], -1)
-        for asked in (first, second)
+        for asked in both
     ]
-    half = _half(key, swapped, record.context, questions)
-    return half._replace(clusters=clusters, answer=first.pred)
+    return _half(key, swapped, record.context, questions, clusters, record.q0.pred)
 
 
 def locate_pair(context: str, *names: str) -> list[Span]:

@@ -11,27 +11,26 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Annotated
 
 from interventune.data_modules.interventions.variants import sentence_spans
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, AdviceClass, Group
+from interventune.data_modules.schema.groups import (
+    ADVICE_CLASSES,
+    Advice,
+    AdviceClass,
+    Group,
+    read_advice,
+)
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_groups
-from interventune.storage.command_line import Count
-from interventune.storage.documents import refuse_existing
-from interventune.storage.errors import DataError
+from interventune.storage.command_line import Count, InputFile
+from interventune.storage.documents import DataError, refuse_existing
 
-from .advice import Advice, read_advice
 from .unqover import Cell, Expansion, Subject, read_expansion, write_source
 
+logger = logging.getLogger(__name__)
 
-def restrict(
-    expansion: Expansion,
-    advice: Sequence[Advice],
-    groups: Iterable[Group],
-    *,
-    without: bool = False,
-) -> tuple[Expansion, Sequence[Advice]]:
+
+def restrict(expansion: Expansion, groups: Iterable[Group], *, without: bool = False) -> Expansion:
     """Keep only the subjects, attributes and advice of some groups or, with `without`, none of
     them, nor their sentences under another id. Groups without advice do not restrict the advice.
     """
@@ -48,13 +47,14 @@ def restrict(
         if allows(names, [subject.name.lower() for subject in pair])
     ]
     cells = [cell for cell in expansion.cells if allows(names, [cell.attribute.lower()])]
+    advice = expansion.advice
     if advised:
         advice = [
             item
             for item in advice
             if allows(advised, [item.id, item.text] if without else [item.id])
         ]
-    return Expansion(pairs, cells), advice
+    return Expansion(pairs, cells, advice)
 
 
 def advised_cells(
@@ -139,17 +139,13 @@ def gold_examples(groups: Iterable[Group], source: str = "") -> Iterator[QAExamp
         )
 
 
-logger = logging.getLogger(__name__)
-File = Annotated[str, "FILE"]
-
-
 def write_unqover(
     *,
     output: Path,
     overwrite: bool = False,
-    subjects: list[File],
-    templates: File,
-    attributes: File,
+    subjects: list[InputFile],
+    templates: InputFile,
+    attributes: InputFile,
 ) -> str:
     """Write UnQover's source.json from word lists.
 
@@ -172,12 +168,12 @@ def write_groups(
     *,
     output: Path,
     overwrite: bool = False,
-    subjects: list[File],
-    templates: File,
-    attributes: File,
-    interventions: File | None = None,
-    like: File | None = None,
-    disjoint_from: list[File] | None = None,
+    subjects: list[InputFile],
+    templates: InputFile,
+    attributes: InputFile,
+    interventions: InputFile | None = None,
+    like: InputFile | None = None,
+    disjoint_from: list[InputFile] | None = None,
     per_class: Count | None = None,
     seed: int = 0,
 ) -> str:
@@ -205,18 +201,19 @@ def write_groups(
     """
     refuse_existing(output, overwrite=overwrite)
     expansion = read_expansion(subjects, templates, attributes)
-    advice: Sequence[Advice] = read_advice(interventions) if interventions else ()
+    if interventions:
+        expansion = expansion._replace(advice=read_advice(interventions))
     categories = {cell.category.lower() for cell in expansion.cells}
-    unadvised = categories - {item.category for item in advice}
-    if advice and unadvised:
+    unadvised = categories - {item.category for item in expansion.advice}
+    if expansion.advice and unadvised:
         raise DataError(
             f"{interventions}: no advice for the category {min(unadvised)!r} of {attributes}"
         )
     if like:
-        expansion, advice = restrict(expansion, advice, read_groups(like))
+        expansion = restrict(expansion, read_groups(like))
     for source in disjoint_from or ():
-        expansion, advice = restrict(expansion, advice, read_groups(source), without=True)
-    pairs, cells = expansion
+        expansion = restrict(expansion, read_groups(source), without=True)
+    pairs, cells, advice = expansion
     if not (pairs and cells) or (interventions and not advice):
         raise DataError(
             "no group is left: the restrictions exclude every subject pair, attribute or advice"

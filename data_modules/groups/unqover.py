@@ -16,18 +16,25 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, product
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
-from interventune.data_modules.schema.groups import NO_CLUSTER, Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import Span
-from interventune.storage.documents import read_text
-from interventune.storage.errors import DataError, as_data_error
-from interventune.storage.files import atomic_text
-
-from .advice import Advice, with_advice
+from interventune.data_modules.schema.groups import (
+    NO_CLUSTER,
+    Advice,
+    Group,
+    UnderspecifiedQuestion,
+    with_advice,
+)
+from interventune.data_modules.schema.questions import Span, Texts
+from interventune.storage.documents import (
+    DataError,
+    StrPath,
+    Values,
+    as_data_error,
+    atomic_text,
+    read_text,
+)
+from interventune.storage.progress import progress
 
 SLOT = re.compile(r"\[subj([12])(:[^\]]*)?\]")
 # The article before a vowel letter, whatever the pronunciation ("an European"), between single
@@ -86,9 +93,8 @@ class Cell:
                 UnderspecifiedQuestion(context, text, (first, second)) for text in questions
             ]
         names: Any = tuple(subject.name.lower() for subject in pair)
-        category = self.category.lower()
-        attribute = self.attribute.lower()
-        group = Group(names, str(self.template), category, attribute, "none", "", tuple(variants))
+        what = (str(self.template), self.category.lower(), self.attribute.lower())
+        group = Group(names, *what, "none", "", tuple(variants))
         if advice := self.advice:
             return with_advice(group, advice.text, advice.advice_class, advice.id)
         return group
@@ -102,14 +108,17 @@ def repair_articles(line: str) -> str:
 
 
 class Expansion(NamedTuple):
-    """The parts of groups: every pair is combined with every cell."""
+    """The parts of groups: every pair is combined with every cell, and this with each advice of its
+    category.
+    """
 
     pairs: Sequence[Sequence[Subject]]
     cells: Sequence[Cell]
+    advice: Sequence[Advice] = ()
 
 
 def read_expansion(
-    subjects: Sequence[str | Path], templates: str | Path, attributes: str | Path
+    subjects: Sequence[StrPath], templates: StrPath, attributes: StrPath
 ) -> Expansion:
     """Read the expansion of list files. Two subject files are paired with each other (UnQover:
     female, male), one with itself. DataError: rows of a list do not pair, or a slot is missing or
@@ -150,7 +159,7 @@ def read_expansion(
     return Expansion(pairs, cells)
 
 
-def read_subjects(path: str | Path) -> tuple[Subject, ...]:
+def read_subjects(path: StrPath) -> tuple[Subject, ...]:
     """Read the subjects of a list, aligning rows of different heads; the last head's cluster
     counts.
     """
@@ -163,7 +172,7 @@ def read_subjects(path: str | Path) -> tuple[Subject, ...]:
         )
 
 
-def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
+def read_clusters(paths: Sequence[StrPath]) -> dict[str, str]:
     """Subject, as in keys, to its cluster. DataError for a subject without a cluster, or in two."""
     cluster_of: dict[str, str] = {}
     for path in paths:
@@ -176,7 +185,7 @@ def read_clusters(paths: Sequence[str | Path]) -> dict[str, str]:
     return cluster_of
 
 
-def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]]:
+def read_attributes(path: StrPath) -> Iterator[Texts]:
     """Yield (kind, text, negation, category, name) of a list's attributes: kinds (`p_act-single`)
     in order of first appearance, then rows in order. The k-th `:neg` row negates the k-th row of
     its kind; its cluster wins, as in UnQover. The name is the text of the base kind's row
@@ -195,7 +204,7 @@ def read_attributes(path: str | Path) -> Iterator[tuple[str, str, str, str, str]
             yield kind, text, negation, cluster, name
 
 
-def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
+def _by_head(path: StrPath) -> dict[str, list[tuple[str, str]]]:
     """Head -> [(cluster, text), ...], rows in order; no rows for any other head."""
     by_head = defaultdict(list)
     for where, line in listed(path):
@@ -209,24 +218,24 @@ def _by_head(path: str | Path) -> dict[str, list[tuple[str, str]]]:
     return by_head
 
 
-def listed(path: str | Path) -> Iterator[tuple[str, str]]:
+def listed(path: StrPath) -> Iterator[tuple[str, str]]:
     """(place, line) of a list, without `#` lines and empty ones."""
     for number, line in enumerate(map(str.strip, read_text(path).split("\n")), start=1):
         if line and not line.startswith("#"):
             yield f"{path}, line {number}", line
 
 
-def write_source(expansion: Expansion, path: str | Path) -> int:
+def write_source(expansion: Expansion, path: StrPath) -> int:
     """Stream UnQover's own `source.json`, byte for byte as `json.dump(everything, indent=4)`;
     return the number of records, at least one.
     """
     pairs = [*expansion.pairs, *(pair[::-1] for pair in expansion.pairs)]
     count = len(pairs) * len(expansion.cells)
-    records = tqdm(product(pairs, expansion.cells), total=count, unit="record", disable=None)
+    records = progress(product(pairs, expansion.cells), "", "record", count)
     with atomic_text(path) as file:
         for i, ((one, two), cell) in enumerate(records):
             (context, *questions), spans = cell.fill((one, two))
-            record: dict[str, Any] = {"context": context}
+            record: Values = {"context": context}
             answers = {
                 f"ans{j}": {"text": span.text, "start": "", "end": ""}
                 for j, span in enumerate(spans)

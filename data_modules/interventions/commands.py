@@ -9,25 +9,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from tqdm.auto import tqdm
-
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, write_records
+from interventune.data_modules.schema.questions import ANSWER_TYPES, Variant, traits, write_records
 from interventune.data_modules.sources import read_questions
-from interventune.storage.command_line import split_name
-from interventune.storage.documents import load_json, refuse_existing
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic_text
+from interventune.storage.command_line import FilePath, Source, split_name
+from interventune.storage.documents import DataError, atomic_text, load_json, refuse_existing
+from interventune.storage.progress import progress
 
 from .variants import made_of, report_rejected
 
 
 def perturb_file(
     *,
-    input: Annotated[str, "SOURCE"],
+    input: Source,
     variant: Variant,
-    output: Annotated[Path, "FILE"],
-    sentences: Annotated[Path, "FILE"] | None = None,
+    output: FilePath,
+    sentences: FilePath | None = None,
     overwrite: bool = False,
 ) -> str:
     """Write questions whose stories are cut or changed, and a summary next to the file.
@@ -60,7 +56,7 @@ def perturb_file(
     if sentences and not variant.endswith("_aug"):
         raise DataError(f"--sentences: {variant} appends none; use it with ts_r_aug, os_r_aug")
     sentence_of = load_json(sentences, dict[str, str]) if sentences else None
-    originals = tqdm(read_questions(input), "perturbing", unit="q", disable=None)
+    originals = progress(read_questions(input), "perturbing", "q")
     examples, rejected = made_of(originals, variant, sentence_of)
     reasons = report_rejected(len(examples), rejected, variant, input)
     with atomic_text(summary_file) as file:
@@ -80,7 +76,7 @@ def count_questions(
     *,
     data: list[Annotated[str, "[NAME=]SOURCE"]],
     variants: list[Literal["os", "ts", "ts_r", "os_r"]] | None = None,
-    output: Annotated[Path, "FILE"] | None = None,
+    output: FilePath | None = None,
     overwrite: bool = False,
 ) -> str:
     """Count the stories and questions of data sets in each variant (Chaturvedi et al. 2023, Table
@@ -112,7 +108,7 @@ def count_questions(
             )
         original_of = {example.id: example for example in examples}
         for variant in variants or traits(examples[0].dataset).variants:
-            bar = tqdm(examples, f"counting {variant} in {source}", unit="q", disable=None)
+            bar = progress(examples, f"counting {variant} in {source}", "q")
             changed, rejected = made_of(bar, variant)
             total = len(changed)
             reasons = report_rejected(total, rejected, variant, source)

@@ -29,26 +29,24 @@ from itertools import permutations
 from random import Random
 from typing import Any, Literal, NamedTuple
 
-from typing_extensions import TypedDict
-
-from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, Place, normalised, occurs
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Rejected, Span
+from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, normalised, occurs
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    Outcome,
+    Place,
+    QAExample,
+    Rejected,
+    Span,
+)
 from interventune.data_modules.sources import ENGLISH
-from interventune.storage.documents import own_yaml
+from interventune.storage.documents import Values, own_yaml
 
 Shape = Literal["number", "date", "name", "other"]
 
 
-class _Words(TypedDict):
-    verbs: str
-    beginnings: dict[str, str]
-    opposites: list[tuple[str, str]]
-    frames: list[str]
-
-
-_WORDS = own_yaml(__file__, _Words)
+_WORDS = own_yaml(__file__, Values)
 OPPOSITES = {word: other for pair in _WORDS["opposites"] for word, other in permutations(pair)}
-FRAMES = _WORDS["frames"]
+FRAMES: list[str] = _WORDS["frames"]
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?] )(?=\S)")
 _CURLY = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'"})
 DRAWS = 50
@@ -70,7 +68,7 @@ _ALONE = r"(?:(?<!\w)(?<!\w[-–.,])|(?![^\W_])){}(?:(?!\w|[-–.,]\w)|(?<![^\W_
 _SMALL = re.compile("(?:a|an|and|at|de|for|in|la|of|on|the|to|von)", re.IGNORECASE)
 
 
-def spaced(example: QAExample) -> QAExample | Rejected:
+def spaced(example: QAExample) -> Outcome:
     """Double the spaces."""
     places = [match.span() for match in _BETWEEN_SENTENCES.finditer(example.context)]
     question = re.sub(r"(?<=\S) (?=\S)", "  ", example.question, count=1)
@@ -80,7 +78,7 @@ def spaced(example: QAExample) -> QAExample | Rejected:
     return edited(example, context, places, longer=1, question=question)
 
 
-def quoted(example: QAExample) -> QAExample | Rejected:
+def quoted(example: QAExample) -> Outcome:
     """Change the form of quotation marks and apostrophes; to curly if any is straight."""
     text = example.context + example.question
     change = curly_quotes if re.search("[\"']", text) else straight_quotes
@@ -111,7 +109,7 @@ def curly_quotes(text: str) -> str:
     return text.replace('"', "”").replace("'", "’")
 
 
-def reworded(example: QAExample) -> QAExample | Rejected:
+def reworded(example: QAExample) -> Outcome:
     """Replace the question word."""
     question = example.question.lstrip()
     for pattern, words in _WORDS["beginnings"].items():
@@ -195,7 +193,7 @@ def shape(answer: str) -> Shape:
     return "name" if capitals else "other"
 
 
-def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def swap(example: QAExample, pool: Pool) -> Outcome:
     """Replace the first answer everywhere in the story by another of the same shape: the first that
     fits, in order of similarity in number of words, of those drawn.
 
@@ -219,8 +217,8 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     pattern = re.compile(_ALONE.format(re.escape(answer)))
     pieces = [match.span() for match in pattern.finditer(story)]
     first = example.answers[0].start + example.answers[0].text.index(answer)
-    span = Span(first, first + len(answer), answer)
-    if (span.start, span.end) not in pieces or story.count(answer) != len(pieces):
+    place = (first, first + len(answer))
+    if place not in pieces or story.count(answer) != len(pieces):
         return Rejected("answer stands inside a longer word")
     if names_old(normalised("\n".join(pattern.split(story)))):
         return Rejected("answer is left in the story in other words")
@@ -231,7 +229,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
         words = normalised(new)
         if words not in everything and not names_old(words):
             return edited(
-                replace(example, answers=(span,)),
+                replace(example, answers=(Span(*place, answer),)),
                 new.join(pattern.split(story)),
                 pieces,
                 len(new) - len(answer),
@@ -241,7 +239,7 @@ def swap(example: QAExample, pool: Pool) -> QAExample | Rejected:
     return Rejected("no other answer of its shape that the story lacks")
 
 
-def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def misplace(example: QAExample, pool: Pool) -> Outcome:
     """Combine the question with the paragraph of its article that shares most distinct words with
     it, of those without an answer, even inside longer words; on ties the first in the file.
     """
@@ -258,7 +256,7 @@ def misplace(example: QAExample, pool: Pool) -> QAExample | Rejected:
     return Rejected("no other paragraph of its article without the answer")
 
 
-def near_miss(example: QAExample, pool: Pool) -> QAExample | Rejected:
+def near_miss(example: QAExample, pool: Pool) -> Outcome:
     """Change the question: replace a name, number or date by another (an answer of the same shape
     from its article, preferably from its story, where no sentence has it with a content word of the
     question), use an opposite that the story lacks, or negate, unless it asks who or how many;

@@ -26,10 +26,19 @@ from functools import lru_cache
 from itertools import pairwise
 from random import Random
 
-from interventune.data_modules.questions.answer_spans import Place, answer_span, occurs
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import EXCHANGED, QAExample, Rejected, Span, Variant
-from interventune.storage.errors import DataError
+from interventune.data_modules.questions.answer_spans import answer_span, occurs
+from interventune.data_modules.schema.questions import (
+    EXCHANGED,
+    Outcome,
+    Place,
+    Places,
+    QAExample,
+    Rejected,
+    Span,
+    Variant,
+    traits,
+)
+from interventune.storage.documents import DataError
 
 from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
@@ -49,7 +58,7 @@ def perturb(
     variant: Variant,
     sentences: dict[str, str] | None = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
-) -> QAExample | Rejected:
+) -> Outcome:
     """Return one variant of an original with its rationale, or the reason why there is none (edits
     and variants that need other questions: edits.py).
 
@@ -125,7 +134,7 @@ def with_rationale(example: QAExample) -> QAExample:
             crossed = sentences_with(context, [answer])
             places.add((crossed[0][0], crossed[-1][1]))
     spans = (Span(start, end, context[start:end]) for start, end in sorted(places))
-    return replace(example, rationale=tuple(spans)) if places else example
+    return replace(example, rationale=tuple(spans))
 
 
 def report_rejected(left: int, rejected: Counter[str], variant: Variant, what: str) -> str:
@@ -142,7 +151,7 @@ def report_rejected(left: int, rejected: Counter[str], variant: Variant, what: s
     return reasons
 
 
-def truncate(example: QAExample) -> QAExample | Rejected:
+def truncate(example: QAExample) -> Outcome:
     """TS: the story up to the end of the sentence with the last character of the rationale; for
     unknown answers without a rationale, its first sentence, as in the authors' code.
     """
@@ -166,9 +175,7 @@ def truncate(example: QAExample) -> QAExample | Rejected:
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
 
-def delete(
-    example: QAExample, variant: Variant, sentences: dict[str, str] | None
-) -> QAExample | Rejected:
+def delete(example: QAExample, variant: Variant, sentences: dict[str, str] | None) -> Outcome:
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
     """
@@ -178,7 +185,7 @@ def delete(
         return Rejected("no rationale")
     if variant.startswith("ts"):
         places = sentences_with(context, rationale)
-        pieces: tuple[Place, ...] = ((0, len(context[: places[0][0]].rstrip())),)
+        pieces: Places = ((0, len(context[: places[0][0]].rstrip())),)
         deleted = [context[start:end] for start, end in places]
         nothing_left = "rationale begins in the first sentence"
     else:
@@ -265,7 +272,7 @@ def bare_answer(answer: str) -> str:
     return text if any(map(str.isalnum, text)) else whole
 
 
-def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ...]:
+def delete_rationale(context: str, rationale: Sequence[Span]) -> Places:
     """OS-R: the pieces of the story around the rationales, of which only the characters are
     deleted.
 
@@ -289,7 +296,7 @@ def delete_rationale(context: str, rationale: Sequence[Span]) -> tuple[Place, ..
     return tuple(piece.span() for piece in re.finditer("[ks]+", "".join(marks)))
 
 
-def sentences_with(context: str, spans: Iterable[Span]) -> tuple[Place, ...]:
+def sentences_with(context: str, spans: Iterable[Span]) -> Places:
     """Return the sentences with characters of the spans, the white space at their ends aside."""
     places = [trim(context, span.start, span.end) for span in spans]
     return tuple(
@@ -300,7 +307,7 @@ def sentences_with(context: str, spans: Iterable[Span]) -> tuple[Place, ...]:
 
 
 @lru_cache(maxsize=16_384)  # stories; 64 MB at 4 kB each, most of which the questions hold anyway
-def sentence_spans(text: str) -> tuple[Place, ...]:
+def sentence_spans(text: str) -> Places:
     """(start, end) of every sentence of an English text, in order, end-exclusive, trimmed of white
     space.
 

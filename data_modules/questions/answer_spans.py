@@ -18,7 +18,14 @@ from itertools import accumulate
 from math import inf
 from typing import Any, NamedTuple
 
-from interventune.data_modules.schema.questions import AnswerType, QAExample, Span
+from interventune.data_modules.schema.questions import (
+    AnswerType,
+    Place,
+    QAExample,
+    Span,
+    Spans,
+    Texts,
+)
 
 NUMBER_WORDS = (
     "none",
@@ -48,9 +55,6 @@ _APART = r"(?:(?<![^\W_])|(?![^\W_])){}(?:(?![^\W_])|(?<![^\W_]))"
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]", re.IGNORECASE)
 _SIGNS = re.compile(r"[\W_]+")
 
-Place = tuple[int, int]
-"""Character offsets of a piece of a text, end-exclusive."""
-
 
 def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
     """Return the type of an answer, and its class within the type: yes, no and unknown, with or
@@ -72,7 +76,7 @@ def answer_type(answer: str, question: str) -> tuple[AnswerType, int]:
 
 
 def answered(
-    name: str, context: str, question: str, answer: str, rationale: tuple[Span, ...], **more: Any
+    name: str, context: str, question: str, answer: str, rationale: Spans, **more: Any
 ) -> QAExample:
     """Return the question with its free-form answer classified and located."""
     kind, _ = answer_type(answer, question)
@@ -80,7 +84,7 @@ def answered(
     return QAExample(name, context, question, spans, answer_type=kind, rationale=rationale, **more)
 
 
-def option_words(question: str) -> tuple[str, ...]:
+def option_words(question: str) -> Texts:
     """Return the normalised words before and after the first "or" of a question; empty unless both
     exist.
     """
@@ -96,7 +100,7 @@ def normalised(text: str) -> str:
 
 def answer_span(
     answer: str, context: str, rationale: Sequence[Span], *, scope_end: float = inf
-) -> tuple[Span, ...]:
+) -> Spans:
     """Return the one piece of `context` that represents an answer that the text should contain.
 
     First choice: the position of the stripped answer in the rationale, in any case; the first

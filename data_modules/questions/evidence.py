@@ -25,9 +25,8 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample, Span, Turn
-from interventune.storage.documents import Rows, check
-from interventune.storage.errors import DataError
+from interventune.data_modules.schema.questions import QAExample, Span, Texts, Turn
+from interventune.storage.documents import DataError, Rows, check
 
 from .answer_spans import answered
 from .squad import Listed, nearest
@@ -51,7 +50,7 @@ _Asked = BeforeValidator(lambda text: {"input_text": text} if isinstance(text, s
 """The Hub has bare questions."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Story:
     id: str | int
     source: str
@@ -139,7 +138,7 @@ class _Fact(NamedTuple):
     sent_id: StrictInt
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Question:
     """One question; the official files list pairs where the Hub has columns, or objects."""
 
@@ -187,13 +186,13 @@ class _Evidence(TypedDict):
     is_supporting: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Musique:
     id: str
     question: str
     answer: str
     paragraphs: list[_Evidence]
-    answer_aliases: tuple[str, ...] = ()
+    answer_aliases: Texts = ()
     answerable: bool = True
 
 

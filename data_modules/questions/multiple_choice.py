@@ -13,11 +13,18 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import ChoiceQuestion, ChoiceTarget
-from interventune.storage.documents import Rows, check, own_yaml, read_text
-from interventune.storage.errors import DataError, as_data_error, refuse
+from interventune.storage.documents import (
+    DataError,
+    Rows,
+    as_data_error,
+    check,
+    own_yaml,
+    read_text,
+    refuse,
+)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Layout:
     """The fields of one benchmark's records (multiple_choice.yaml)."""
 

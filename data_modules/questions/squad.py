@@ -22,8 +22,7 @@ from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import QAExample, Span
-from interventune.storage.documents import Rows, check, parse_json
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Rows, Values, check
 
 from .answer_spans import normalised, occurs
 
@@ -134,11 +133,11 @@ def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
             )
 
 
-def _with_answers(row: dict[str, Any], place: str) -> dict[str, Any]:
+def _with_answers(row: Values, place: str) -> Values:
     """The row with its answers under the name `answers`; none if it says so."""
     answers = next((row[name] for name in _ANSWERS if name in row), None)
     if isinstance(answers, str) and answers.startswith("{"):  # a cell of a table
-        answers = parse_json(answers.encode(), dict[str, Any], place)
+        answers = check(answers.encode(), Values, place)
     elif isinstance(answers, str):
         answers = {"text": answers, "answer_start": row.get("answer_start") or None}
     elif answers is None and str(row.get("is_impossible")).lower() == "true":

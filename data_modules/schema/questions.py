@@ -14,9 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from interventune.storage.documents import Rows, check
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic_text
+from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, load_yaml
+
+Texts = tuple[str, ...]
+"""Texts in order."""
+Place = tuple[int, int]
+"""Character offsets of a piece of a text, end-exclusive."""
+Places = tuple[Place, ...]
 
 AnswerType = Literal["yes", "no", "unknown", "span", "number", "option"]
 """Types of answers. A number (none, one ... ten) and an option (a word before or after "or" in the
@@ -56,6 +60,39 @@ unknown, with all others equally likely (BBQ's ambiguous questions).
 """
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What is particular to a data set (a row of datasets.yaml); the defaults are those of a name
+    without a row.
+
+    Args:
+        scoring: how a question's references give one score
+            (interventune.metrics.answers.score_answer).
+        conversation: whether a question is marked as a turn, even the first one, as in the code of
+            Chaturvedi et al. 2023.
+        rationales: whether people marked the rationales. Then a question may have none, and the
+            place of its answer was searched for.
+        variants: those in the paper's Tables 4 and 5.
+    """
+
+    scoring: Literal["max", "leave_one_out", "hotpotqa"] = "max"
+    conversation: bool = False
+    rationales: bool = False
+    variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
+
+
+DATASETS = load_yaml(Path(__file__).with_name("datasets.yaml"), dict[str, Traits])
+
+
+def traits(dataset: str) -> Traits:
+    """Return the traits of a data set (`QAExample.dataset`).
+
+    >>> traits("coqa").scoring, traits("mine").scoring
+    ('leave_one_out', 'max')
+    """
+    return DATASETS.get(dataset, Traits())
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """A piece of a context: `context[start:end] == text`."""
@@ -78,6 +115,14 @@ class Span:
         return cls(start, start + len(text), text)
 
 
+Spans = tuple[Span, ...]
+
+
+def asked(record: Any) -> str:
+    """The question of a record, preceded by its advice."""
+    return f"{record.advice} {record.question}" if record.advice else record.question
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """An earlier question of the same conversation, with its answer."""
@@ -97,7 +142,7 @@ class QAExample:
     id: str
     context: str
     question: str
-    answers: tuple[Span, ...] = ()
+    answers: Spans = ()
     advice: str = ""
     """The sentence of advice as written before the question (with any lead-in), or empty."""
     answer_type: AnswerType = "span"
@@ -106,15 +151,15 @@ class QAExample:
     """
     history: tuple[Turn, ...] = ()
     """All earlier turns of the conversation, oldest first; the encoding uses the last few."""
-    rationale: tuple[Span, ...] = ()
+    rationale: Spans = ()
     """Evidence for the answer, in the order of the context; empty if there is none or it is not
     known.
     """
-    references: tuple[str, ...] = ()
+    references: Texts = ()
     """The human answers as written, in order and with repeats, to which predictions are compared;
     those of the original story in every variant except `swap`. Empty: the texts of `answers`.
     """
-    remembered: tuple[str, ...] = ()
+    remembered: Texts = ()
     """Answers that a model may remember although the context contradicts them: for `swap`, those of
     the original; for CoConflictQA, the one that a model gave without the context.
     """
@@ -129,10 +174,9 @@ class QAExample:
     variant: Variant = "os"
     appended: str = ""
     """What an intervention appended to the story: the answer, or a sentence that contains it."""
-    kept: tuple[tuple[int, int], ...] = ()
-    """For a variant: the pieces of the original story that its context begins with, as character
-    offsets into the original, end-exclusive. `context` = these pieces concatenated, then the
-    appended text.
+    kept: Places = ()
+    """For a variant: the pieces of the original story that its context begins with. `context` =
+    these pieces concatenated, then the appended text.
     """
 
     def __post_init__(self) -> None:
@@ -141,13 +185,10 @@ class QAExample:
         if self.answer_type in ("span", "number", "option") and not self.gold:
             object.__setattr__(self, "answer_type", "unknown")
 
-    @property
-    def query(self) -> str:
-        """The question, preceded by its advice."""
-        return f"{self.advice} {self.question}" if self.advice else self.question
+    query = property(asked)
 
     @property
-    def gold(self) -> tuple[str, ...]:
+    def gold(self) -> Texts:
         """The texts to which predictions are compared; empty for a question without an answer."""
         return self.references or tuple(span.text for span in self.answers)
 
@@ -181,21 +222,24 @@ class Answer(NamedTuple):
     """Reason why there is no answer: such a question is counted separately and never scored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """The reason why an intervention cannot be applied to an example; they are counted."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+Outcome = QAExample | Rejected
+"""Of an intervention: the variant, or the reason why there is none."""
+
+
+@dataclass(frozen=True)
 class ChoiceQuestion:
     """One question with its choices, one of which is right."""
 
     id: str
     prompt: str
     """The fields before the choices, joined by single spaces; "" if the question is left out."""
-    choices: tuple[str, ...]
+    choices: Texts
     label: int
     """Index of the right choice; for a perturbed question, of the pseudo-correct one (Shen and
     Kejriwal 2022, section 1).
@@ -229,7 +273,7 @@ def read_questions(rows: Rows, source: str) -> Iterator[QAExample]:
         yield example
 
 
-def write_records(records: Iterable[Any], path: str | Path) -> int:
+def write_records(records: Iterable[Any], path: StrPath) -> int:
     """Write a whole file or nothing; return the number of records."""
     number = 0
     with atomic_text(path) as file:

@@ -19,10 +19,10 @@ from functools import cache
 from itertools import product
 from random import Random
 
-from interventune.data_modules.groups.advice import Advice, latent_strength
 from interventune.data_modules.groups.unqover import Cell, Subject
-from interventune.data_modules.schema.groups import AdviceClass, Group
-from interventune.storage.errors import DataError
+from interventune.data_modules.schema.groups import Advice, AdviceClass, Group, latent_strength
+from interventune.data_modules.schema.questions import Texts
+from interventune.storage.documents import DataError
 
 from .words import WORDS, GroupSplit, negated
 
@@ -39,7 +39,7 @@ def groups(split: str, seed: int = 0) -> list[Group]:
     )
 
 
-def rivals(subjects: tuple[str, ...], seed: int) -> list[tuple[str, str]]:
+def rivals(subjects: Texts, seed: int) -> list[tuple[str, str]]:
     """Return the pairs that occur: each subject of the stronger half with each of the weaker half.
 
     Strengths are those that `lei_planted` plants from the same seed (scope `subject`). As in

@@ -30,9 +30,10 @@ from interventune.data_modules.schema.questions import (
     ChoiceQuestion,
     QAExample,
     Span,
+    Texts,
     Turn,
 )
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .words import WORDS, FactKind, QuestionSplit, negated
 
@@ -52,7 +53,7 @@ class Fact(NamedTuple):
     questions: list[tuple[str, str]]
     claim: str
     """A yes-or-no question, with slots for the words; empty if there is none."""
-    words: tuple[str, ...]
+    words: Texts
     """The person, as sentences call them, and the other words of the sentence."""
 
 

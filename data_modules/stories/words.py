@@ -5,9 +5,9 @@ from typing import Literal
 from pydantic import BaseModel
 
 from interventune.data_modules.schema.groups import AdviceClass
+from interventune.data_modules.schema.questions import Texts
 from interventune.storage.documents import own_yaml
 
-Texts = tuple[str, ...]
 Frames = tuple[tuple[str, str], ...]
 """Wordings that deny a link between {x} and {y}, each paired with one that claims it."""
 

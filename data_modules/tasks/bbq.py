@@ -10,15 +10,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from interventune.data_modules.schema.questions import ChoiceQuestion, Span
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span, Texts
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, StrPath, check
 
 Condition = Literal["ambig", "disambig"]
 GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
@@ -26,7 +24,7 @@ GROUPS = {"woman": "f", "girl": "f", "man": "m", "boy": "m"}
 _LEAD = r"(?:an?|the|my|our|his|her|their) "
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BBQItem:
     """One question, with the fields needed for its scores."""
 
@@ -39,7 +37,7 @@ class BBQItem:
     condition: Condition
     template: str
     """Items of one template differ only in names and order: the unit of intervals."""
-    people: tuple[str, ...]
+    people: Texts
     """A short name of the person in each choice."""
     unknown: int
     """Index of the choice for unknown."""
@@ -75,7 +73,7 @@ class _Key(BaseModel):
     category: str
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Texts:
         return self.category, str(self.question_index), str(self.example_id)
 
 
@@ -146,7 +144,7 @@ def _group(name: str) -> str:
 
 
 def read_bbq(
-    sources: Iterable[str], metadata: str | Path | None = None, limit: int = 0
+    sources: Iterable[str], metadata: StrPath | None = None, limit: int = 0
 ) -> tuple[list[BBQItem], int]:
     """Read the items that have a target, and count the others, which the authors' script leaves out
     too.
@@ -160,8 +158,8 @@ def read_bbq(
         DataError: a malformed row, not exactly one unknown choice, a source whose items all lack a
             target, or targets in the metadata that do not fit their questions.
     """
-    targets = dict[tuple[str, ...], tuple[int, bool]]()
-    for where, value in labelled_rows(str(metadata)) if metadata else ():
+    targets = dict[Texts, tuple[int, bool]]()
+    for where, value in labelled_rows(metadata) if metadata else ():
         about = check(value, _Target, where)
         if about.target_loc in ("0", "1", "2"):
             targets[about.key] = int(about.target_loc), about.label_type == "name"

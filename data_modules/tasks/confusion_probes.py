@@ -22,10 +22,11 @@ from typing import Literal
 import numpy as np
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 OtherText = Literal["wrong_question", "no_right_answer"]
 Probe = Literal["no_question", OtherText, "choice_paralysis"]
+Questions = Sequence[ChoiceQuestion]
 _TRIES = 16
 
 
@@ -56,7 +57,7 @@ def no_question(examples: Iterable[ChoiceQuestion]) -> list[ChoiceQuestion]:
 
 
 def with_other_text(
-    examples: Sequence[ChoiceQuestion], probe: OtherText, seed: int, targets: Iterable[int]
+    examples: Questions, probe: OtherText, seed: int, targets: Iterable[int]
 ) -> list[ChoiceQuestion]:
     """Replace the prompt by that of another question, or the right choice by that of another,
     uniformly among those that fit: out of a few at random, which nearly always hold one, or out of
@@ -97,7 +98,7 @@ def with_other_text(
 
 
 def choice_paralysis(
-    examples: Sequence[ChoiceQuestion],
+    examples: Questions,
     seed: int,
     targets: Sequence[int],
     n: int,
@@ -152,7 +153,7 @@ def choice_paralysis(
     return changed
 
 
-def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) -> list[int]:
+def draw_instances(examples: Questions, seed: int, count: int) -> list[int]:
     """Draw `count` distinct indices in ascending order (all if there are no more): the questions of
     a trial of choice paralysis, the same for every n and sampling.
     """
@@ -160,13 +161,13 @@ def draw_instances(examples: Sequence[ChoiceQuestion], seed: int, count: int) ->
     return sorted(rng.choice(len(examples), size=min(count, len(examples)), replace=False).tolist())
 
 
-def probe_rng(examples: Sequence[ChoiceQuestion], probe: str, seed: int) -> np.random.Generator:
+def probe_rng(examples: Questions, probe: str, seed: int) -> np.random.Generator:
     """A generator for each (benchmark, probe, seed of the trial)."""
     digest = hashlib.sha256(f"{seed}|{examples[0].benchmark}|{probe}".encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
 
 
-def _numbered(examples: Sequence[ChoiceQuestion]) -> tuple[np.ndarray, list[list[int]], np.ndarray]:
+def _numbered(examples: Questions) -> tuple[np.ndarray, list[list[int]], np.ndarray]:
     """Prompts, choices and right choices as numbers, the same for the same text."""
     known: dict[str, int] = {}
 

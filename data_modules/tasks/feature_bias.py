@@ -20,10 +20,16 @@ from pydantic import Field
 from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
-from interventune.storage.command_line import Count
-from interventune.storage.documents import load_json, refuse_existing, write_text
-from interventune.storage.errors import DataError
-from interventune.storage.files import source_digest
+from interventune.storage.command_line import Count, FilePath, InputFile, Source
+from interventune.storage.documents import (
+    DataError,
+    StrPath,
+    Values,
+    load_json,
+    refuse_existing,
+    source_digest,
+    write_text,
+)
 
 from .features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, recipes
 
@@ -34,7 +40,7 @@ CAP = 100
 """Demonstrations and tests in a cell of the embedded tasks."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TaskExample:
     """One text of a cell."""
 
@@ -55,7 +61,7 @@ class TaskExample:
 Examples = tuple[TaskExample, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FeatureTask:
     """A task in the published schema, with the meaning of its features."""
 
@@ -152,7 +158,7 @@ def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[Choi
     ]
 
 
-def open_task(source: str | Path) -> FeatureTask:
+def open_task(source: StrPath) -> FeatureTask:
     """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a
     field is missing or of the wrong type, a label does not match its cell, a disambiguating cell is
     empty; or configs/tasks/feature_bias.yaml lacks the name.
@@ -192,7 +198,7 @@ def opinions(seed: str) -> Iterator[LabelledText]:
 
 def write_feature_tasks(
     *,
-    input: list[Annotated[str, "SOURCE"]],
+    input: list[Source],
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
     task: list[str],
@@ -234,16 +240,12 @@ def write_feature_tasks(
     return "\n".join(lines)
 
 
-def _without_empty(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_empty(pairs: list[tuple[str, Any]]) -> Values:
     return {key: value for key, value in pairs if value not in ("", {}, None)}
 
 
 def write_feature_rows(
-    *,
-    task: Annotated[str, "FILE"],
-    output: Annotated[Path, "FILE"],
-    dev_output: Annotated[Path, "FILE"],
-    overwrite: bool = False,
+    *, task: InputFile, output: FilePath, dev_output: FilePath, overwrite: bool = False
 ) -> str:
     """Write the demonstrations of such a task as training data, with equally many of each label.
 

@@ -14,9 +14,9 @@ from typing import Any, Literal, get_args
 
 from pydantic import validate_call, with_config
 
+from interventune.data_modules.schema.questions import Texts
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check, load_yaml
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, Values, as_data_error, check, load_yaml
 
 CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]
@@ -30,13 +30,13 @@ Part = Literal["both", "first", "second"]
 _WORD = re.compile(r"\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LabelledText:
     """One text, or a pair, with its label."""
 
     id: str
     """Its place, for errors."""
-    texts: tuple[str, ...]
+    texts: Texts
     """One; or two: premise or passage, then hypothesis or question."""
     label: int
     """h1."""
@@ -123,7 +123,7 @@ PREDICATES: dict[str, Callable[..., int | None]] = {
 
 
 @with_config(extra="forbid")
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True)
 class Wording:
     """The wording of one of the two features; an empty field has no wording. Without their own
     texts, the instruction and the explanations are made of the two sentences. DataError: an
@@ -156,7 +156,7 @@ class Wording:
         return self.instruction or made
 
     @property
-    def explained(self) -> tuple[str, ...]:
+    def explained(self) -> Texts:
         """Return the text after the key in demonstrations of 0 and of 1."""
         if self.explanations or not (self.one and self.zero):
             return self.explanations or ()
@@ -168,18 +168,18 @@ Wordings = dict[str, dict[Hypothesis, Wording]]
 
 
 @with_config(extra="forbid")
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Recipe:
     """How to make a task from labelled texts."""
 
     feature: FeatureName
     """h2."""
-    options: dict[str, Any] = field(default_factory=dict)
+    options: Values = field(default_factory=dict)
     h1: Wording | None = None
     h2: Wording | None = None
     label: str = "label"
     """Field of the label; rows without one are left out."""
-    positive: tuple[str, ...] = ()
+    positive: Texts = ()
     """Labels that are 1; all others are 0."""
     threshold: float | None = None
     """Labels of at least this value are 1."""
@@ -240,7 +240,7 @@ class Recipe:
 @cache
 def recipes(path: Path = CONFIGURATION) -> dict[str, Recipe]:
     """Return the tasks of a file by name: the paper's and the embedded ones, or your own."""
-    return check(load_yaml(path, dict[str, Any]).get("tasks"), dict[str, Recipe], f"{path}, tasks")
+    return check(load_yaml(path, Values).get("tasks"), dict[str, Recipe], f"{path}, tasks")
 
 
 def counted_with(task: str) -> dict[str, str]:

@@ -14,16 +14,15 @@ from pydantic import AliasChoices, AliasPath, Field
 
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.command_line import Count
-from interventune.storage.documents import check, refuse_existing
-from interventune.storage.errors import DataError
+from interventune.storage.command_line import Count, Source
+from interventune.storage.documents import DataError, StrPath, check, refuse_existing
 
 from .feature_bias import opinions
 
 _TEXT = AliasChoices("text", AliasPath("prompt", "text"), "prompt")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ToxicityPrompt:
     """One prompt."""
 
@@ -32,17 +31,17 @@ class ToxicityPrompt:
     """Whether models tend to continue it badly; None if the file does not say."""
 
 
-def read_prompts(path: str | Path, *, limit: int = 0) -> list[ToxicityPrompt]:
+def read_prompts(path: StrPath, *, limit: int = 0) -> list[ToxicityPrompt]:
     """The first `limit` prompts (0: all), at least one; all lines are checked. DataError names the
     row.
     """
-    prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(str(path))]
+    prompts = [check(row, ToxicityPrompt, where) for where, row in labelled_rows(path)]
     return prompts[: limit or None]
 
 
 def write_prompts(
     *,
-    input: Annotated[str, "SOURCE"],
+    input: Source,
     output: Annotated[Path, "DIR"],
     overwrite: bool = False,
     count: Count | None = None,

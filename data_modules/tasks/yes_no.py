@@ -18,15 +18,13 @@ questions in three wordings.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, permutations, product
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
-from interventune.data_modules.schema.questions import QAExample, Turn
+from interventune.data_modules.schema.questions import QAExample, Texts, Turn
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, StrPath, Values, check, own_yaml
 
 YesNo = Literal["yes", "no"]
 EDITS = {2: "scope", 3: "affirmative"}
@@ -38,7 +36,7 @@ _Id = Annotated[str, BeforeValidator(lambda name: str(name) if type(name) is int
 _Answer = BeforeValidator(lambda text: str(text).strip().rstrip(".").lower())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ContrastPair:
     """One question and two stories with opposite answers: a line of a file of pairs."""
 
@@ -89,19 +87,19 @@ class _EditRow(BaseModel):
     label: Annotated[str, _Answer]
 
     @property
-    def key(self) -> tuple[str, ...]:
+    def key(self) -> Texts:
         """What an edit shares with its original."""
         return self.PassageID, self.QuestionID, self.sentence2
 
 
-def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
+def read_pairs(path: StrPath) -> tuple[list[ContrastPair], int]:
     """Read the pairs of a file of pairs, of CondaQA's file or of `stories:colours`, with the number
     of CondaQA's edited passages without a pair. DataError names line and field, or says that there
     is no pair at all.
     """
     if str(path) == "stories:colours":
         return [*colour_pairs()], 0
-    rows = list(labelled_rows(str(path)))
+    rows = list(labelled_rows(path))
     if "PassageEditID" in rows[0][1]:
         return condaqa_pairs([check(row, _EditRow, where) for where, row in rows], path)
     pairs: dict[tuple[str, str, int | None], ContrastPair] = {}
@@ -113,7 +111,7 @@ def read_pairs(path: str | Path) -> tuple[list[ContrastPair], int]:
     return [*pairs.values()], 0
 
 
-def condaqa_pairs(rows: Sequence[_EditRow], path: str | Path) -> tuple[list[ContrastPair], int]:
+def condaqa_pairs(rows: Sequence[_EditRow], path: StrPath) -> tuple[list[ContrastPair], int]:
     """Pair CondaQA's original passages with their edits: a scope or an affirmative edit makes a
     pair if the original has the same question, and one label is yes and the other no.
     """
@@ -140,25 +138,15 @@ def condaqa_pairs(rows: Sequence[_EditRow], path: str | Path) -> tuple[list[Cont
     return pairs, len(edits) - len(pairs)
 
 
-WORDINGS = {
-    "org": "Was the {thing} {colour}?",
-    "mod": "Was there a {colour} {thing}?",
-    "new": "Was the a {colour} {thing}?",
-}
-"""The last one is not grammatical."""
+_PROBE = own_yaml(__file__, Values)
+WORDINGS = _PROBE["wordings"]
 NEGATED = "negated"
 """Questions worded as `org` about stories that deny the second colour."""
 
-SCHEMAS = (
-    ("The {col1} car was standing in front of a {col2} house.", "car", "house"),
-    ("They played with a {col1} ball and {col2} bat.", "ball", "bat"),
-    ("The man was wearing a {col1} shirt and a {col2} jacket.", "shirt", "jacket"),
-    ("The house had a {col1} window and a {col2} door.", "window", "door"),
-    ("A {col1} glass was placed on a {col2} table.", "glass", "table"),
-)
+SCHEMAS = _PROBE["schemas"]
 """Kinds of stories, each with the things of colour {col1} and of {col2}."""
 
-COLOURS = ("red", "blue", "green", "yellow", "black", "white")
+COLOURS = _PROBE["colours"]
 
 _UNUSED = ({"black", "white"}, {"yellow", "white"})
 """The paper has 26 pairs, of which two are known. These are all pairs of six colours but four, also

@@ -94,7 +94,9 @@ class Checkpoint(Answerer):
         """Of the weights; a model in training has none, because its answers are not stored."""
         self.device = next(self.model.parameters()).device
         try:
-            self.encoding = self.encoding_class(**options).within(self.model.max_tokens)
+            self.encoding = self.encoding_class(**options)
+            if limit := self.model.max_tokens:
+                self.encoding = self.encoding.within(limit)
         except Exception as error:  # an option unknown to this version, or of another type
             raise ValueError(f"{path}: {error}") from error
         words = len(self.tokenizer)

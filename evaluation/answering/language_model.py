@@ -25,10 +25,10 @@ from transformers import AutoModelForSeq2SeqLM
 from interventune.data_modules.encoding.prompts import (
     CHOOSE,
     PromptTokens,
+    answer_in,
     group_prompts,
     question_prompts,
 )
-from interventune.data_modules.encoding.replies import answer_in
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Messages, Prompts
 from interventune.data_modules.schema.groups import Group
@@ -39,8 +39,7 @@ from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
-from interventune.storage.documents import load_yaml
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, load_yaml
 from interventune.storage.progress import progress
 
 from .checkpoint import Held, QuestionCheckpoint, weights_type

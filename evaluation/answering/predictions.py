@@ -21,9 +21,7 @@ from typing_extensions import TypedDict
 
 from interventune.data_modules.schema.questions import VARIANTS, Answer, QAExample
 from interventune.data_modules.sources import labelled_rows
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
-from interventune.storage.files import file_digest
+from interventune.storage.documents import DataError, check, file_digest
 
 from .interface import Answerer
 from .sources import Model, named_models

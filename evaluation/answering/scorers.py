@@ -21,14 +21,12 @@ from transformers import (
     pipeline,
 )
 
-from interventune.data_modules.encoding.tokenizers import tokenizer_id, warn_of_cut
+from interventune.data_modules.encoding.tokenizers import build_tokenizer, tokenizer_id, warn_of_cut
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.models.backbones import pick_device
 from interventune.models.checkpoint import fingerprint
 from interventune.models.loading import read_folder
-from interventune.storage.documents import own_yaml
-from interventune.storage.errors import DataError, as_data_error
+from interventune.storage.documents import DataError, as_data_error, own_yaml
 
 from .work import stored
 

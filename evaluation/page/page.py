@@ -24,14 +24,14 @@ from interventune.evaluation.shown.figures import COLOURS
 from interventune.evaluation.shown.views import number, shown
 from interventune.storage.command_line import split_name
 from interventune.storage.documents import (
+    DataError,
     json_lines,
     load_json,
+    read_bytes,
     read_text,
     refuse_existing,
     write_text,
 )
-from interventune.storage.errors import DataError
-from interventune.storage.files import read_bytes
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -31,7 +31,7 @@ from interventune.evaluation.protocol import (
 )
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.storage.progress import progress
 
 if TYPE_CHECKING:

@@ -50,9 +50,7 @@ from pydantic import BaseModel
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
 from interventune.evaluation.shown.views import View, cells_of, print_table
-from interventune.storage.documents import load_yaml, write_text
-from interventune.storage.errors import as_data_error
-from interventune.storage.files import source_digest
+from interventune.storage.documents import as_data_error, load_yaml, source_digest, write_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,7 +14,7 @@ from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.data_modules.sources import read_choices, read_questions, split_labels
 from interventune.data_modules.tasks.bbq import read_bbq
 from interventune.evaluation.answering.predictions import MISSING, Predictions
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.evaluation.bbq_files import save_bbq
 
 Log = pytest.LogCaptureFixture

@@ -26,7 +26,7 @@ from interventune.data_modules.groups_data import GroupsDataModule
 from interventune.data_modules.questions_data import Interventions, QuestionsDataModule
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.stories import questions as stories
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Patch = pytest.MonkeyPatch
 
@@ -136,11 +136,11 @@ def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:
     digests = []
     for text in ("{}", "[]"):
         (folder / "a.json").write_text(text)
-        digests.append(questions_data.source_digest(str(folder)))
-    assert questions_data.source_digest(f"{folder}:train") == digests[1] != digests[0]
+        digests.append(questions_data.source_state(str(folder)))
+    assert questions_data.source_state(f"{folder}:train") == digests[1] != digests[0]
     hub = SimpleNamespace(_fingerprint="one")
     monkeypatch.setattr("interventune.data_modules.tables.table_rows", lambda _: hub)
-    assert questions_data.source_digest("hub:owner/name:train") == "one"
+    assert questions_data.source_state("hub:owner/name:train") == "one"
 
 
 def groups_module(**options: Any) -> GroupsDataModule:

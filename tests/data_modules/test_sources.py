@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from interventune.data_modules import sources
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, ScoredGroup
 from interventune.data_modules.schema.questions import QAExample, Span, Turn, write_records
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_lists import make_group
 
 EXAMPLE = QAExample("1", "Ann lives in Rome.", "Where?", (Span(13, 17, "Rome"),), dataset="squad")

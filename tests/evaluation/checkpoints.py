@@ -13,13 +13,16 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from interventune.data_modules.encoding.tokenizers import (
+    build_tokenizer,
+    load_tokenizer,
+    tokenizer_files,
+)
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.__main__ import main
 from interventune.models.adapters import own_weights
 from interventune.models.backbones import Backbone, EncoderModel

@@ -13,9 +13,9 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from interventune.data_modules.batching.candidates import ChoiceEncoding
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.models.backbones import Backbone
 from interventune.models.heads.answers import RationaleModel

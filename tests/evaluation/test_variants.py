@@ -10,7 +10,7 @@ from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, Variant, write_records
 from interventune.data_modules.stories.questions import qa_examples
 from interventune.evaluation.variants import Stories, VariantOptions, read_stories
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 STORIES = list(islice(qa_examples("mixed_dev"), 80))
 PERTURBED = [perturb(story, "ts_r") for story in STORIES]

@@ -14,7 +14,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from transformers import PreTrainedTokenizerFast, Trainer
 
 import interventune
-from interventune.storage.files import read_archive
+from interventune.storage.documents import read_archive
 from tests.interventune.test_probe import GROUPS, STORIES, Tuning, opened, small, tuned
 from tests.interventune.test_probe_trace import QUIET, lightning, loader, span_trainer
 

@@ -14,8 +14,7 @@ import pytest
 from interventune.data_modules.encoding.windows import EncodedRow, max_context
 from interventune.data_modules.sources import read_groups, read_questions
 from interventune.evaluation.report import claimed
-from interventune.storage.documents import load_json, load_yaml, write_text
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, load_json, load_yaml, write_text
 from tests.mistakes.conftest import refused
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from interventune.models.backbones import ARCHITECTURES, EncoderModel
 from interventune.models.checkpoint import heads_class
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, load_pretrained, read_info, start
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_language_models import likelihoods, save
 from tests.models.test_loading import edit, more, opened, without
 from tests.models.tiny import VOCABULARY, at, backbone, content, rows, to_pretrained

@@ -20,7 +20,7 @@ from interventune.models.backbones import ARCHITECTURES, EncoderModel
 from interventune.models.checkpoint import HEADS, fingerprint, heads_class
 from interventune.models.heads.span import ChoiceModel, QAModel, SpanModel
 from interventune.models.loading import load, load_pretrained, read_info, start
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures import tiny_language_models
 from tests.evaluation.checkpoints import save_folder
 from tests.models import tiny

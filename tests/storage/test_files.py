@@ -12,9 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import json_lines, load_json, stream_object
-from interventune.storage.errors import DataError
-from interventune.storage.files import atomic, atomic_text, read_bytes
+from interventune.storage.documents import (
+    DataError,
+    atomic,
+    atomic_text,
+    check,
+    json_lines,
+    load_json,
+    read_bytes,
+    stream_object,
+)
 from interventune.storage.finished_work import FinishedWork
 
 
@@ -105,13 +112,21 @@ class Row(TypedDict):
         ({"name": "n", "spans": [[0]]}, r"spans\[0\]\[1\]"),
     ],
 )
-def test_the_type_is_the_check(tmp_path: Path, row: dict[str, Any], field: str) -> None:
+def test_the_type_is_the_check(row: dict[str, Any], field: str) -> None:
+    read = check(b'{"name": "n", "spans": [[0, 1]]}', Row, "a.json")
+    assert read == {"name": "n", "spans": [(0, 1)]}
+    with pytest.raises(DataError, match=rf"^a.json: the field '{field}'[^\n]*\Z"):
+        check(json.dumps(row).encode(), Row, "a.json")
+
+
+def test_lines_have_places_and_go_on_after_an_error(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    path.write_text('{"name": "n", "spans": [[0, 1]]}\n\n' + json.dumps(row) + "\n")
-    rows = json_lines(path, Row)
-    assert next(rows) == (f"{path}, line 1", {"name": "n", "spans": [(0, 1)]})
-    with pytest.raises(DataError, match=rf"^{path}, line 3: the field '{field}'[^\n]*\Z"):
+    path.write_text("[1]\n\n[\n[2]\n")
+    rows = json_lines(path)
+    assert next(rows) == (f"{path}, line 1", [1])
+    with pytest.raises(DataError, match=rf"^{path}, line 3: not JSON"):
         next(rows)
+    assert next(rows) == (f"{path}, line 4", [2])
 
 
 def test_a_piece_is_in_the_file_before_the_next_is_begun(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import pytest
 import torch
 import yaml
 
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.__main__ import main as evaluate
 from interventune.models.__main__ import main as models
 from interventune.models.heads.span import QAModel, SpanModel

@@ -33,9 +33,8 @@ from torch import Tensor
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from interventune.data_modules.batching.data_module import MAIN, EvalSet
-from interventune.data_modules.schema.datasets import traits
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, ScoredGroup
-from interventune.data_modules.schema.questions import ANSWER_TYPES, write_records
+from interventune.data_modules.schema.questions import ANSWER_TYPES, traits, write_records
 from interventune.metrics.answers import reference_note, score_answer
 from interventune.metrics.bias.group_bias import group_measures, group_rows
 from interventune.metrics.shift import distance_sums, shift_measures

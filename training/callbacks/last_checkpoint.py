@@ -22,8 +22,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from pytorch_lightning.plugins.io import TorchCheckpointIO
 from pytorch_lightning.utilities import rank_zero_info
 
-from interventune.storage.documents import Values
-from interventune.storage.files import atomic, read_archive
+from interventune.storage.documents import Values, atomic, read_archive
 from interventune.training.run import Run
 
 SavePoint = Literal[

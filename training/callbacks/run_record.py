@@ -21,9 +21,9 @@ from interventune.storage.documents import (
     load_yaml,
     plain_json,
     read_text,
+    source_digest,
     write_text,
 )
-from interventune.storage.files import source_digest
 from interventune.storage.provenance import revision, versions
 
 MAY_CHANGE = re.compile(

@@ -25,8 +25,7 @@ from torch import Tensor
 from interventune.data_modules.batching.candidates import GroupSet
 from interventune.data_modules.batching.data_module import TrainBatch
 from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
-from interventune.data_modules.groups.advice import latent_strength
-from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, Group, latent_strength
 from interventune.losses.answers import Losses
 from interventune.losses.group import ADVERSARIAL, TERMS, GroupLoss, planted_cross_entropy
 from interventune.metrics.bias import group_scores
@@ -34,7 +33,7 @@ from interventune.models.backbones import RANDOM, Backbone
 from interventune.models.checkpoint import fingerprint
 from interventune.models.heads.span import QAModel
 from interventune.models.loading import load, read_info
-from interventune.storage.files import read_archive
+from interventune.storage.documents import read_archive
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.last_checkpoint import AtomicCheckpointIO
 
@@ -122,7 +121,7 @@ class LEIModule(QAModule):
         if stage != "fit":
             return
         groups = self.training_groups
-        codes = set(groups.ids.advice_class_N.tolist())
+        codes = set(groups.advice_class_N.tolist())
         self.joined_terms = self.loss.joined(codes)
         self.reference = self.reference_of(groups, pushes=ADVERSARIAL in codes)
 
@@ -147,7 +146,7 @@ class LEIModule(QAModule):
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
-        ids = [x for part in (bare.ids, groups.ids) for x in (part.subject_NS, part.attribute_N)]
+        ids = [x for part in (bare, groups) for x in (part.subject_NS, part.attribute_N)]
         preferred_N = group_scores.preference(c_M, *map(torch.from_numpy, ids))
         if pushes:
             rank_zero_info(

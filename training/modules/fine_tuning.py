@@ -18,8 +18,7 @@ from interventune.data_modules.encoding.tokenizers import tokenizer_files
 from interventune.losses.answers import Losses, with_share
 from interventune.models.backbones import EncoderModel
 from interventune.models.checkpoint import KEY, describe, nonfinite
-from interventune.storage.documents import Values
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, Values
 from interventune.training.callbacks.eval_sets import EvalSets
 
 PRETRAINING_ONLY = "mask_emb"

@@ -21,9 +21,9 @@ from interventune.storage.documents import (
     load_json,
     load_yaml,
     parse_yaml,
+    source_digest,
     write_text,
 )
-from interventune.storage.files import source_digest
 from interventune.training.callbacks.run_record import refuse_other_data
 from interventune.training.configs import checked_configs, shipped
 

@@ -13,8 +13,7 @@ import pandas as pd
 from interventune.data_modules.schema.groups import ADVICE_CLASSES
 from interventune.metrics.intervals import quantile
 from interventune.storage.command_line import Count, Parser, call, guarded
-from interventune.storage.documents import Values, load_json, load_yaml, write_text
-from interventune.storage.files import file_digest
+from interventune.storage.documents import Values, file_digest, load_json, load_yaml, write_text
 from interventune.storage.finished_work import work_key
 from interventune.training.callbacks.run_record import changed_data
 

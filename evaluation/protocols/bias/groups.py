@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from interventune.data_modules.groups.advice import spread, with_unadvised
 from interventune.data_modules.groups.sets import gold_examples
-from interventune.data_modules.schema.groups import Group
+from interventune.data_modules.schema.groups import Group, spread, with_unadvised
 from interventune.data_modules.sources import read_groups, read_scored
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.results import Row
 from interventune.metrics.bias.group_scores import score_groups, span_score
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Rows = list[Row]
 

@@ -22,8 +22,7 @@ import numpy as np
 import pandas as pd
 from pandas import DataFrame
 
-from interventune.data_modules.groups.advice import latent_strength
-from interventune.data_modules.schema.groups import ADVICE_CLASSES
+from interventune.data_modules.schema.groups import ADVICE_CLASSES, latent_strength
 from interventune.evaluation.protocol import (
     Estimate,
     Floats,

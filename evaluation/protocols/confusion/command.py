@@ -31,7 +31,7 @@ from interventune.evaluation.answering.interface import (
 from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Evaluation, Row
 from interventune.storage.command_line import AtLeast, Count, CountOrZero, Named, Source
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 Sampling = Literal["random", "heuristic"]
 DRAWN = 50

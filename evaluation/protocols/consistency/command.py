@@ -13,7 +13,7 @@ from interventune.evaluation.answering.interface import Compute, named_sources
 from interventune.evaluation.answering.sources import Model
 from interventune.evaluation.protocol import Evaluation, Number, Row
 from interventune.storage.command_line import AtLeast, Count, CountOrZero, InputFile, Named
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 from .specifications import OWN, Method, parts_of
 

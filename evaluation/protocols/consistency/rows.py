@@ -21,8 +21,7 @@ from typing_extensions import TypedDict
 from interventune.data_modules.sources import labelled_rows
 from interventune.evaluation.results import Row
 from interventune.metrics.consistency import DOMAINS, VARIANTS, Domain, Variant
-from interventune.storage.documents import check
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, check
 from interventune.storage.progress import progress
 
 
@@ -62,7 +61,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[Row]]:
     place_of: dict[tuple[Any, ...], str] = {}
     for name, path in named.items():
         file = Path(path) / "examples.jsonl" if Path(path).is_dir() else path
-        for where, value in labelled_rows(str(file)):
+        for where, value in labelled_rows(file):
             row: Row = {"checkpoint": name, "method": "given"}
             row |= check(value, Continuation, where)
             if not {"continuation", "failure"} & {*row}:

@@ -22,8 +22,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from interventune.metrics.consistency import Variant
-from interventune.storage.documents import load_json
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, load_json
 
 Method = Literal["self", "instructive"]
 

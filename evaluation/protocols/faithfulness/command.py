@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import chain, pairwise
 from math import isnan
 
-from interventune.data_modules.schema.datasets import traits
-from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample
+from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample, traits
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Evaluation, Protocol, Row, Said, Statistic, declared

@@ -25,7 +25,7 @@ from interventune.evaluation.protocol import Floats, Row
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
-from interventune.storage.errors import as_data_error
+from interventune.storage.documents import as_data_error
 from interventune.storage.progress import progress
 
 from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot

@@ -22,8 +22,7 @@ from interventune.data_modules.tasks.features import (
     wordings_of,
 )
 from interventune.storage.command_line import AtLeast, Count, Input
-from interventune.storage.documents import load_json
-from interventune.storage.errors import as_data_error
+from interventune.storage.documents import as_data_error, load_json
 
 Intervention = Literal["verbalizer", "instruction", "explanation", "disambiguation"]
 NONE = "none"

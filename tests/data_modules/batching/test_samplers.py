@@ -19,7 +19,7 @@ from interventune.data_modules.choices_data import ChoicesDataModule, choice_bat
 from interventune.data_modules.encoding.windows import sorted_batches
 from interventune.data_modules.groups_data import group_batches
 from interventune.data_modules.questions_data import question_batches
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 
 def batches_of(

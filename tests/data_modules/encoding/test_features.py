@@ -22,7 +22,7 @@ from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, Span, Turn, Variant
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 ORDERS = ("question_first", "context_first")

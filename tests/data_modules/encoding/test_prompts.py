@@ -18,13 +18,16 @@ from interventune.data_modules.batching import candidates
 from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
-from interventune.data_modules.encoding.tokenizers import load_tokenizer, tokenizer_files
+from interventune.data_modules.encoding.tokenizers import (
+    build_tokenizer,
+    load_tokenizer,
+    tokenizer_files,
+)
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span, Turn
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 

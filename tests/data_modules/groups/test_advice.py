@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules import groups_data
-from interventune.data_modules.groups.advice import (
+from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
+from interventune.data_modules.groups.unqover import read_expansion
+from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema.groups import (
     latent_strength,
     read_advice,
     spread,
@@ -20,13 +23,10 @@ from interventune.data_modules.groups.advice import (
     with_advice,
     with_unadvised,
 )
-from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
-from interventune.data_modules.groups.unqover import read_expansion
-from interventune.data_modules.interventions.variants import perturb
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import groups
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures import tiny_lists as tiny
 
@@ -142,7 +142,7 @@ EXPANSION = read_expansion(
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
 def test_samples_are_balanced_distinct_and_depend_on_their_class(per_class: int, seed: int) -> None:
-    pairs, cells = EXPANSION
+    pairs, cells, _ = EXPANSION
     pools = advised_cells(cells, ADVICE)
     drawn = list(sample(pairs, pools, per_class, seed=seed))
     assert Counter(group.advice_class for group in drawn) == dict.fromkeys(pools, per_class)
@@ -157,8 +157,8 @@ def test_restrict_bars_the_same_words_under_another_id() -> None:
     weather = [item for item in ADVICE if item.sentence == "The weather was fine."]
     assert [item.category for item in weather] == ["rude", "wealth"]
     group = with_advice(tiny.make_group(), weather[0].text, "irrelevant", weather[0].id)
-    _, left = restrict(EXPANSION, ADVICE, [group], without=True)
-    assert set(ADVICE) - set(left) == set(weather)
+    left = restrict(EXPANSION._replace(advice=ADVICE), [group], without=True)
+    assert set(ADVICE) - set(left.advice) == set(weather)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,8 @@ def test_cross_products_contain_the_released_files(shared: Path, name: str, keys
     irrelevant = (item for item in sentences if item.advice_class == "irrelevant")
     # Those of the category `general` apply to no group.
     assert {item.number for item in irrelevant if item.category != "general"} == {*range(8)}
-    (pairs, cells), advice = restrict(read_expansion([subjects], *rest), sentences, shipped)
+    expansion = read_expansion([subjects], *rest)._replace(advice=sentences)
+    pairs, cells, advice = restrict(expansion, shipped)
     pools = advised_cells(cells, advice)
     built = {group.key: group for group in sample(pairs, pools, None, seed=0)}
     assert len(built) == keys

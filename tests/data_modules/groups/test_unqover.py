@@ -18,7 +18,7 @@ from interventune.data_modules.groups.released import read_unqover_file
 from interventune.data_modules.groups.unqover import read_expansion, repair_articles, write_source
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups, read_questions, read_scored
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures import tiny_lists as tiny
 
 NAME = st.text("aAnmoetB", min_size=1, max_size=5)
@@ -38,7 +38,7 @@ def test_candidates_are_exact(tmp_path_factory: pytest.TempPathFactory, names: l
 
 
 def test_two_lists_are_paired_with_each_other_women_first(tmp_path: Path) -> None:
-    pairs, _ = tiny.expansion(tmp_path, *tiny.NAMES)
+    pairs, *_ = tiny.expansion(tmp_path, *tiny.NAMES)
     names = [(one.cluster, one.name, two.name) for one, two in pairs]
     men = ("Carl", "Dan", "Egon")
     assert names == [("female", one, two) for one in ("Ada", "Bea") for two in men]

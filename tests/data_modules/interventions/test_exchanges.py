@@ -14,7 +14,7 @@ from interventune.data_modules.interventions.edits import Pool, pool_of, shape
 from interventune.data_modules.interventions.variants import made_of, perturb
 from interventune.data_modules.schema.questions import QAExample, Rejected, Span, Turn
 from interventune.data_modules.sources import read_questions
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 ANSWERS = ("Rome", "New York", "7", "1,200", "in 1998", "May 5", "a red bike", "blue")
 WORDS = (*ANSWERS, "Ann", "rode", "rome", "Romes", "Rome-based", "17", "and then", ".", "é😀", "a")

@@ -121,7 +121,7 @@ def test_the_rationale_of_extractive_data_is_the_sentence_of_its_answer() -> Non
     assert [span.text for span in with_rationale(across).rationale] == [f"{BELL} They left at ten."]
     annotated = replace(asked, dataset="coqa")  # a question without a rationale has none
     for same in (example("cat", "blue"), example("", kind="unknown"), annotated):
-        assert with_rationale(same) is same
+        assert with_rationale(same) == same
 
 
 CAT = 'Ana\'s cat sat. It was "old". Later it slept.'

@@ -17,7 +17,7 @@ from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, answe
 from interventune.data_modules.questions.evidence import build_story, read_coqa, read_hotpotqa
 from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.sources import read_questions
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.coqa_rows import hub_row, told
 
 Log = pytest.LogCaptureFixture

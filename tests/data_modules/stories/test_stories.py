@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.groups.domains import DomainSet, Split, draw, read_library
 from interventune.data_modules.groups.unqover import read_subjects
 from interventune.data_modules.interventions.edits import FRAMES
@@ -20,9 +21,8 @@ from interventune.data_modules.schema.questions import QAExample
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories.groups import advice_on, groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.data_modules.stories.words import WORDS
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interventune.data_modules.schema.questions import ChoiceQuestion
 from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import confusion_probes as probes
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 
 @st.composite

@@ -17,8 +17,7 @@ from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import features
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
 from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
-from interventune.storage.documents import load_json
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError, load_json
 
 
 def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:

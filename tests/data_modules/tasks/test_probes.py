@@ -17,7 +17,7 @@ from interventune.data_modules.tasks.yes_no import (
     predicate_argument_questions,
     read_pairs,
 )
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
 ANSWERS = {"answer_org": "Yes.", "answer_mod": "no"}

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from interventune.evaluation.answering.predictions import MISSING, Predictions
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of
 from tests.evaluation.protocol_cases import CASE_OF, write_rows
 

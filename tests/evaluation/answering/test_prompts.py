@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interventune.data_modules.encoding.prompts import group_prompts, question_prompts
-from interventune.data_modules.encoding.replies import short_answer
+from interventune.data_modules.encoding.prompts import group_prompts, question_prompts, short_answer
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
 from interventune.data_modules.schema.questions import QAExample, Span, Turn
 from interventune.evaluation.answering.language_model import STYLES, in_style

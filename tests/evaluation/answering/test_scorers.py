@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertForSequenceClassification, BertModel, pipeline
 
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
 from interventune.evaluation.answering.scorers import ATTRIBUTES, Scorer, matched_labels
 
 JIGSAW = ("toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate")

@@ -20,7 +20,7 @@ from interventune.evaluation.protocols.feature_bias import labels
 from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
 from interventune.models.language.text_models import TextFailure, TextModel
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import evaluate, examples_of
 

@@ -19,7 +19,7 @@ from interventune.models.heads.causal import CausalModel
 from interventune.models.language.model_calls import end_tokens, log_likelihoods
 from interventune.models.language.text_models import TextFailure, reply
 from interventune.models.loading import start
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, IDS, likelihoods, save
 from tests.models.language.conftest import greedy, load_text_model
 from tests.models.tiny import at

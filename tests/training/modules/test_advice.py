@@ -10,15 +10,14 @@ import pandas as pd
 import pytest
 import torch
 
-from interventune.data_modules.groups.advice import unadvised
+from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.groups_data import GroupsDataModule
-from interventune.data_modules.schema.groups import Group, Targets
+from interventune.data_modules.schema.groups import Group, Targets, unadvised
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.data_modules.stories.word_tokenizer import build_tokenizer
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
 from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config

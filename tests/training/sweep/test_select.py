@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import scipy
 
-from interventune.storage.files import source_digest
+from interventune.storage.documents import source_digest
 from interventune.training.sweep.select import main as select
 
 SETS = ("--data.test_groups.far=stories:unseen", "--data.test_qa.main=stories:dev")

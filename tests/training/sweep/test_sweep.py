@@ -15,7 +15,7 @@ import psutil
 import pytest
 import yaml
 
-from interventune.storage.files import source_digest
+from interventune.storage.documents import source_digest
 from interventune.training.sweep import run, study
 from interventune.training.sweep.run import main, shares, sweep_of
 from interventune.training.sweep.study import Grid

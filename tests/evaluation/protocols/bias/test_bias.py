@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from interventune.data_modules.groups.advice import latent_strength, unadvised
+from interventune.data_modules.schema.groups import latent_strength, unadvised
 from tests.data_modules.fixtures.tiny_lists import decided
 from tests.evaluation.cells import Cells
 from tests.evaluation.checkpoints import (

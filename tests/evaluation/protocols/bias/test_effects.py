@@ -9,8 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from interventune.data_modules.groups.advice import with_advice
-from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup
+from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup, with_advice
 from interventune.data_modules.schema.questions import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
 from tests.evaluation.cells import Cells
@@ -37,8 +36,9 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
         advice += [("ethical", domain, 0), ("ethical", domain, 1)]
         advice += [("irrelevant", other, 0) for other in domains if other != domain]
         for name, noun, wording in advice:
-            texts = (f"Note that, {name} {noun} {wording}.", name, f"{name}_{noun}-{wording}", noun)
-            group = with_advice(question, *(texts if noun else ("", name, "", "")))
+            texts = (f"Note that, {name} {noun} {wording}.", name, f"{name}_{noun}-{wording}")
+            group = with_advice(question, *(texts if noun else ("", name, "")))
+            group = replace(group, advice_domain=noun)
             shift = c * shares[name] * make.uniform(0.9, 1.1)
             one, two = ((mass * (0.5 + sign * shift / 2),) * 2 for sign in (1, -1))
             records.append(ScoredGroup(group, ((one, two), (two, one), (one, two), (two, one))))

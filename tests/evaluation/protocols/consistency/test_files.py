@@ -15,7 +15,7 @@ from interventune.evaluation.protocols.consistency.specifications import (
     parts_of,
 )
 from interventune.metrics.consistency import DOMAINS, VARIANTS
-from interventune.storage.errors import DataError
+from interventune.storage.documents import DataError
 from tests.evaluation.protocol_cases import write_rows
 
 EVERY: list[dict[str, Any]] = [
