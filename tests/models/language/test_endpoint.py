@@ -63,7 +63,7 @@ def test_an_answer_is_short_plain_and_without_the_key(monkeypatch: pytest.Monkey
         late = TextFailure("the endpoint timed out")
         assert answers == ["It is [key].", late, late, "b"]
         model = ChatModel(f"m@{endpoint.url}")
-        model.endpoint.timeout_s = 0.0  # over when the first byte comes
+        model.timeout_s = 0.0  # over when the first byte comes
         with pytest.raises(ValueError, match="timed out"):
             list(model.complete(["b"]))
 
