@@ -195,8 +195,12 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         if groups:
             seeds = max(map(len, groups))
             seed_std = math.hypot(*(group[:, 0].std(ddof=1) for group in groups))
-            own = [(error_of_seeds(group[:, 0], group[:, 1:]), len(group)) for group in groups]
             # One unit has no error: the interval covers the seeds.
+            several = counted_PU.shape[1] if units > 1 else 0
+            own = [
+                (error_of_seeds(group[:, 0], group[:, 1 : 1 + several]), len(group))
+                for group in groups
+            ]
             error, t = combined((error, units) if units > 1 else (0.0, 2), *own)
         if first is None or statistic.change_only:
             limits = (0, 1) if statistic.share else statistic.limits

@@ -137,3 +137,11 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         with pytest.raises(ValueError, match=word):
             named_models([mistake])
+
+
+def test_one_unit_has_the_interval_of_its_seeds() -> None:
+    single = rows_of([[1.0], [2.0], [4.0]])
+    error = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
+    assert estimate(mean("x", "x"), single).interval == pytest.approx(
+        t.interval(0.95, 2, 7 / 3, error)
+    )
