@@ -116,7 +116,7 @@ class Watch:
             gone = [
                 model
                 for model in before
-                if not Path(model.path).exists() and rows_file(self.rows, model.path).exists()
+                if not model.exists and rows_file(self.rows, model.path).exists()
             ]
             names = [model.name for model in models + gone]
             models = sorted({*models, *gone}, key=lambda one: (names.index(one.name), one.step))
@@ -126,9 +126,7 @@ class Watch:
     def evaluate(self, models: Sequence[Model]) -> Evaluation:
         """Evaluate checkpoints; those with stored rows are not opened."""
         values = {**self.values, "checkpoint": models}
-        with process_group(
-            values["device"], self.output.with_suffix(".work.jsonl"), self.rows
-        ) as device:
+        with process_group(values["device"], rows=self.rows) as device:
             return evaluated(values["protocol"], values, device=device)
 
     def evaluate_once(self, model: Model, models: Sequence[Model]) -> Evaluation | None:
@@ -144,7 +142,7 @@ class Watch:
                 try:
                     return self.evaluate([*dict.fromkeys([first, model])])
                 except (OSError, ValueError):
-                    if Path(model.path).exists():
+                    if model.exists:
                         raise
         return None
 

@@ -29,6 +29,11 @@ class Model(NamedTuple):
     step: int | None = None
     """Its step, if several steps of its run are evaluated."""
 
+    @property
+    def exists(self) -> bool:
+        """Whether its file or folder is there."""
+        return Path(self.path.removeprefix("hf:")).exists()
+
 
 def named_models(arguments: Sequence[str | Model]) -> list[Model]:
     """Return all models, in the order of their names, then of their steps; ready ones as they are.

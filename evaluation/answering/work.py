@@ -124,7 +124,8 @@ def rows_file(folder: Path, path: str) -> Path:
     latest one if the model has been deleted.
     """
     name = work_key(path=os.path.abspath(path))[:16]
-    files = [file for file in [Path(path), *Path(path).glob("*")] if file.is_file()]
+    local = Path(path.removeprefix("hf:"))
+    files = [file for file in [local, *local.glob("*")] if file.is_file()]
     if not files:
         of_path = folder.glob(f"{name}-*.json")
         return max(of_path, key=lambda file: file.stat().st_mtime, default=folder / f"{name}-.json")

@@ -145,3 +145,9 @@ def test_one_unit_has_the_interval_of_its_seeds() -> None:
     assert estimate(mean("x", "x"), single).interval == pytest.approx(
         t.interval(0.95, 2, 7 / 3, error)
     )
+
+
+def test_a_change_along_training_is_of_the_seeds_that_have_come_so_far() -> None:
+    start, later = rows_of([[1.0, 2.0], [5.0, 9.0]]), rows_of([[2.0, 3.0]])
+    change = estimate(mean("x", "x"), later, start)
+    assert (change.value, change.seeds) == (1, 1)
