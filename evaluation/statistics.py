@@ -161,8 +161,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     fields = [*statistic.fields]
     sides = [by_seed(side.dropna(subset=fields)) for side in (rows, first) if side is not None]
     if first is not None and all(sides):
-        if common := sides[0].keys() & sides[1].keys():  # some may not have come so far
-            sides = [{seed: side[seed] for seed in side if seed in common} for side in sides]
+        if common := [seed for seed in sides[0] if seed in sides[1]]:  # at both steps of a run
+            sides = [{seed: side[seed] for seed in common} for side in sides]
         indices = [part.index for side in reversed(sides) for part in side.values()]
         both = reduce(lambda one, other: one.intersection(other, sort=False), indices)
         sides = [{seed: part.loc[both] for seed, part in side.items()} for side in sides]

@@ -151,3 +151,5 @@ def test_a_change_along_training_is_of_the_seeds_that_have_come_so_far() -> None
     start, later = rows_of([[1.0, 2.0], [5.0, 9.0]]), rows_of([[2.0, 3.0]])
     change = estimate(mean("x", "x"), later, start)
     assert (change.value, change.seeds) == (1, 1)
+    turned = start.iloc[::-1]  # in another order of seeds
+    assert estimate(mean("x", "x"), start, turned).seed_std == 0
