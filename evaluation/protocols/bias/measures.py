@@ -134,10 +134,11 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
     """
     for place, sides in pairs:
         seeds = [by_seed(side) for side in sides]
-        paired = seeds[0].keys() == seeds[-1].keys()
+        if common := [seed for seed in seeds[0] if seed in seeds[-1]]:
+            seeds = [{seed: side[seed] for seed in common} for side in seeds]
         counts = len(next(iter(seeds[0].values()))), sides[0]["question"].nunique()
         numbers = ([*map(numbered, side.values())] for side in seeds)
-        for name, values in maxima(measures, *numbers, paired=paired).items():
+        for name, values in maxima(measures, *numbers, paired=bool(common)).items():
             for measure, (value, low, high, count, spread) in zip(
                 (name, f"{name}_chance"), values, strict=True
             ):
