@@ -177,10 +177,10 @@ def log(evaluation: Evaluation, model: Model, kind: str) -> None:
         return
     import wandb
 
-    folders = sorted(Path(run).glob("wandb/*run-*"))
-    if not folders:
+    files = sorted(Path(run).glob("wandb/*run-*/run-*.wandb"))
+    if not files:
         raise ValueError(f"--log wandb: {run} has no wandb run; train it with --run.wandb")
-    kept, _, name = folders[-1].name.rpartition("-")
-    mode: Any = "offline" if kept.startswith("offline") else "online"
+    name = files[-1].stem.removeprefix("run-")
+    mode: Any = "offline" if files[-1].parent.name.startswith("offline") else "online"
     with wandb.init(project="interventune", id=name, resume="allow", dir=run, mode=mode) as logger:
         logger.log({**values, "trainer/global_step": model.step})

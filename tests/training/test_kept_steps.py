@@ -24,8 +24,8 @@ def test_a_watcher_says_what_a_probe_says_and_logs_it(commands: Commands, tmp_pa
     assert [path.name for path in kept] == ["step_000000.ckpt", "step_000002.ckpt"]
     command = ["watch", f"m={home}", "--log", "wandb", "--", *SHIFT, "--output", f"{tmp_path}/w"]
     assert main(command) == 0
-    folders = [path.name.rpartition("-")[2] for path in home.glob("wandb/offline-run-*")]
-    assert (len(folders), len({*folders})) == (3, 1)
+    files = [path.name for path in home.glob("wandb/offline-run-*/*.wandb")]
+    assert (len(files), len({*files})) == (3, 1)
     probe = interventune.Probe(SHIFT[2], measures=["shift"], limit=4)
     for path in kept:
         export([str(path), str(tmp_path / path.stem)])
