@@ -2,14 +2,18 @@
 
     measures(sums_RC)["abstention_f1"]
 
-All measures are functions of sums over questions, so that leaving out some only needs their sums.
+All measures but `recall_at` are functions of sums over questions, so that leaving out some only
+needs their sums.
 Recall, precision and F1 of abstaining: AbstentionBench (Kirichenko et al. 2025, arXiv 2506.09038);
 `grounded_f1` is Trust-Align's F1_GR (Song et al. 2025, arXiv 2409.11242).
 
 Shape letters: N questions, R sets of questions, C columns of sums.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .intervals import Floats
 
@@ -43,3 +47,19 @@ def measures(sums_RC: Floats) -> dict[str, Floats]:
             "grounded_f1": (abstention_f1_R + answered_f1_R) / 2,
             "reliability": (2 * right_R - answered_R) / all_R,
         }
+
+
+def recall_at(over: float, unanswerable_N: NDArray[Any], score_N: NDArray[Any]) -> float:
+    """Return the recall of abstaining at the threshold where the share `over` of the answerable
+    questions is refused, a point of the ROC curve; NaN without either kind of question.
+
+    Args:
+        over: over-abstention at this threshold.
+        unanswerable_N: whether the answer is unknown.
+        score_N: score of unknown.
+    """
+    unanswerable_N = unanswerable_N.astype(bool)
+    if unanswerable_N.all() or not unanswerable_N.any():
+        return np.nan
+    threshold = np.quantile(score_N[~unanswerable_N], 1 - over)
+    return float((score_N[unanswerable_N] > threshold).mean())

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 from sklearn.metrics import precision_recall_fscore_support
 
-from interventune.metrics.abstention import measures
+from interventune.metrics.abstention import measures, recall_at
 from interventune.metrics.unknown import LIST, unknown_form, without_negated
 
 questions = st.lists(
@@ -57,6 +57,22 @@ def test_reliability_is_right_minus_wrong(rows: list[tuple[bool, bool, bool]]) -
         if not abstained:
             points += 1 if right and not unanswerable else -1
     assert abstention(*zip(*rows, strict=True))["reliability"] == pytest.approx(points / len(rows))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(-9, 9)), min_size=2), st.floats(0, 1))
+def test_recall_at_an_over_abstention(rows: list[tuple[bool, int]], over: float) -> None:
+    """Its threshold lies between two scores of answerable questions; it needs both kinds."""
+    falling, unanswerable = (
+        sorted((score for none, score in rows if none == kind), reverse=True) for kind in (0, 1)
+    )
+    recall = recall_at(over, *map(np.array, zip(*rows, strict=True)))
+    if not falling or not unanswerable:
+        assert np.isnan(recall)
+        return
+    first = int(over * (len(falling) - 1))  # as many are refused, but for ties
+    ends = falling[first], falling[min(first + 1, len(falling) - 1)]
+    least, most = (np.mean([score > end for score in unanswerable]) for end in ends)
+    assert least <= recall <= most
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "abstention.md").read_text()

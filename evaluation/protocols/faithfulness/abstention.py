@@ -10,8 +10,17 @@ from dataclasses import replace
 from itertools import chain, product
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Number, Protocol, Row, Said, Statistic, declared, mean
-from interventune.metrics.abstention import COLUMNS, measures
+from interventune.evaluation.protocol import (
+    Number,
+    OfRows,
+    Protocol,
+    Row,
+    Said,
+    Statistic,
+    declared,
+    mean,
+)
+from interventune.metrics.abstention import COLUMNS, measures, recall_at
 
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
@@ -20,6 +29,8 @@ DECLARED = declared(__file__)
 HEADINGS = DECLARED["measures"]
 TRIVIAL = {"always unknown": True, "never unknown": False}
 """Models to compare with; the second answers each question that has an answer rightly."""
+RECALLS = {"recall_over_05": 0.05, "recall_over_10": 0.1}
+"""Recalls to the over-abstention of their thresholds."""
 RATIOS = {"abstention_precision": ("abstained", "refused"), "selective_f1": ("answered", "earned")}
 """Ratios of the sums of two fields; their n is the sum of the first."""
 DECLARED["measures"] = {
@@ -42,6 +53,15 @@ DECLARED["measures"] = {
             limits=(0, 1),
         )
         for name, fields in RATIOS.items()
+    },
+    **{
+        name: OfRows(
+            HEADINGS[name],
+            ("unanswerable", "unknown_score"),
+            lambda rows, over=over: recall_at(over, *rows.to_numpy().T),
+            limits=(0, 1),
+        )
+        for name, over in RECALLS.items()
     },
     "threshold": mean("threshold of unknown", "threshold"),
 }
@@ -88,10 +108,12 @@ def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
             place["variant"] = f"os+{variant}"
         elif variant != "os" or not any(row["unanswerable"] for row in part):
             continue
+        scored = part and all("unknown_score" in row for row in part)
         for row in part:
             own = decided(row, row["unknown"], row["f1"])
+            own |= {"unknown_score": row["unknown_score"]} if scored else {}
             yield own | of_exact_match(row, official=variant == "os") | place
-        if part and all("unknown_score" in row for row in part):
+        if scored:
             scores = sorted(row["unknown_score"] for row in part)
             for coverage in COVERAGES:
                 threshold = scores[math.ceil(len(part) * coverage / 100) - 1]

@@ -8,6 +8,7 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 
 from interventune.data_modules.schema.questions import QAExample
@@ -142,7 +143,13 @@ def test_the_threshold_of_unknown_is_swept(
     assert model != "qa" or any(row["unknown"] and row["guess_f1"] > 0 == row["f1"] for row in rows)
     part = [row for both in pairs(rows, "m").values() for row in both]
     ordered = sorted(part, key=lambda row: float(row["unknown_score"]))
-    assert len({row["unknown_score"] for row in part}) == len(part) > 40
+    answerable = [row["unknown_score"] for row in ordered if row["variant"] == "os"]
+    for name, refused in (("recall_over_05", 0.05), ("recall_over_10", 0.1)):
+        threshold = np.quantile(answerable, 1 - refused)
+        recall = fmean(row["unknown_score"] > threshold for row in part if row["variant"] != "os")
+        cell = cells.row(name, checkpoint="m", variant="os+ts_r", coverage="")
+        assert cell["value"] == pytest.approx(recall)
+        assert cell["low"] <= recall <= cell["high"]
     for coverage in range(100, 0, -10):
         cell = {"checkpoint": "m", "variant": "os+ts_r", "coverage": coverage}
         answered = ordered[: -(-len(part) * coverage // 100)]
