@@ -34,7 +34,6 @@ from interventune.evaluation.protocol import (
     View,
     compared,
     estimate,
-    mean,
 )
 from interventune.evaluation.shown.views import Table, cells_of
 from interventune.evaluation.statistics import by_seed
@@ -47,10 +46,8 @@ CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
 COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters"]
 COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
-STATISTICS = {
-    **{name: Statistic(name, (name,), limits=(0, 1)) for name in ("mean_abs_c", "delta", "eps")},
-    "mass": mean("mass", "mass"),
-}
+VALUES = ("mean_abs_c", "delta", "eps", "mass")
+STATISTICS = {name: Statistic(name, (name,), limits=(0, 1)) for name in VALUES}
 SUBJECTS = Protocol(
     title="Subjects",
     unit="unit",
