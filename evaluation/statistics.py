@@ -166,11 +166,12 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         indices = [part.index for side in reversed(sides) for part in side.values()]
         both = reduce(lambda one, other: one.intersection(other, sort=False), indices)
         sides = [{seed: part.loc[both] for seed, part in side.items()} for side in sides]
-    now, *before = ([*side.values()] for side in sides)
-    if not (all(sides) and any(map(len, now))) or (first is None and statistic.change_only):
+    later = [*sides[0].values()]
+    if not (all(sides) and any(map(len, later))) or (first is None and statistic.change_only):
         return Estimate(math.nan, NO_INTERVAL, 0, 0)
-    code_N, names = pd.concat([part["unit"] for part in now]).factorize()
-    unit_SN = np.split(code_N, np.cumsum([*map(len, now)])[:-1])
+    code_N, names = pd.concat([part["unit"] for part in later]).factorize()
+    unit_SN = np.split(code_N, np.cumsum([*map(len, later)])[:-1])
+    now, *before = ([part[fields] for part in side.values()] for side in sides)
     # Pairs of seeds: S of the later side with R of the first.
     grid: list[list[tuple[DataFrame, ...]]] = [[(part,)] for part in now]
     if before:
@@ -179,10 +180,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         grid = [[(part, one) for one in ones] for part, ones in zip(now, starts, strict=True)]
     with np.errstate(invalid="ignore", divide="ignore"):
         results = [
-            [
-                statistic.leave_units_out([part[fields] for part in parts], unit_N, len(names))
-                for parts in pairs
-            ]
+            [statistic.leave_units_out(parts, unit_N, len(names)) for parts in pairs]
             for unit_N, pairs in zip(unit_SN, grid, strict=True)
         ]
         values_SRU = np.array([[values for values, _ in row] for row in results])
