@@ -39,19 +39,30 @@ def kept(model: Path, run: Path, *steps: int) -> None:
 def test_equal_seeds_and_steps_have_the_numbers_of_one(
     case: Case, room: Path, tmp_path: Path
 ) -> None:
-    """With two runs of two checkpoints each, all the same."""
+    """With two runs of two checkpoints each, all the same; or of one model and two seeds of it."""
     kind, colon, model = case.model.rpartition(":")
     for run in ("run_0", "run_1"):
         kept(room / model, tmp_path / run, 0, 10)
+    (twins := tmp_path / "twins").mkdir()
+    for twin in ("0", "1"):
+        (twins / f"{twin}{(room / model).suffix}").symlink_to(room / model)
     tables = []
-    for name, source in (("one", room / model), ("along", tmp_path / "run_*")):
-        assert main(case.asking(room, tmp_path / name, f"m={kind}{colon}{source}")) == 0
+    sources = {"one": [f"m={room / model}", f"n={twins}/*"], "along": [f"m={tmp_path}/run_*"]}
+    for name, models in sources.items():
+        named = (source.replace("=", f"={kind}{colon}") for source in models)
+        assert main(case.asking(room, tmp_path / name, *named)) == 0
         cells = Cells(tmp_path / name)
         cells.check()
         tables.append(cells.frame)
     one, along = tables
     places = [name for name in one if name not in (*NUMBERS, "unit")]
+    twice = one[one["checkpoint"] == "n"]
+    one = one[one["checkpoint"] != "n"]
+    assert (twice["seeds"] == 2).any()
+    assert np.nanmax(np.abs(twice.loc[twice["against"] == "m", "value"])) < 1e-6
     expected = one.set_index(places)["value"]
+    seeds = twice[twice["against"] != "m"].assign(checkpoint="m").set_index(places)["value"]
+    np.testing.assert_allclose(seeds, expected.loc[seeds.index], atol=1e-6)
     for step in (0, 10):
         part = along[(along["step"] == step) & (along["against"] != "step=0")]
         if "reference" in part:  # not of comparisons with step 0

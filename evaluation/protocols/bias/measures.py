@@ -89,7 +89,7 @@ def table(rows: Sequence[Row]) -> DataFrame:
     """
     seeds = ["run"] if any("run" in row for row in rows) else []
     groups = pd.DataFrame(rows, columns=[*COLUMNS, *seeds]).set_index("key", drop=False)
-    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
+    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain", "run"], ""))
     return groups.assign(
         question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
     )
