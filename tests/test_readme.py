@@ -1,6 +1,4 @@
-"""The README's commands are understood by the programs that they name, and files that pages name
-exist.
-"""
+"""Commands of the pages are understood by their programs; files that the pages name exist."""
 
 import re
 import shlex
@@ -83,9 +81,7 @@ EPILOGS = [Parser(function).epilog for function in FUNCTIONS] + [
 
 
 @pytest.mark.parametrize("epilog", EPILOGS, ids=lambda epilog: str(epilog)[10:60])
-def test_help_ends_with_an_example_that_is_understood(
-    epilog: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_help_are_understood(epilog: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (command,) = commands_of(epilog.replace("\\\n", " "))
     understood(command)
@@ -109,7 +105,7 @@ SMALL = {
 """Flags that make commands short."""
 
 
-def test_the_commands_of_the_first_two_pages_run(
+def test_commands_of_the_first_two_pages_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

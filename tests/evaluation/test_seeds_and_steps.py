@@ -36,9 +36,7 @@ def kept(model: Path, run: Path, *steps: int) -> None:
 
 
 @pytest.mark.parametrize("case", MODELS, ids=by_case)
-def test_equal_seeds_and_steps_have_the_numbers_of_one(
-    case: Case, room: Path, tmp_path: Path
-) -> None:
+def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Path) -> None:
     """With two runs of two checkpoints each, all the same."""
     kind, colon, model = case.model.rpartition(":")
     for run in ("run_0", "run_1"):
@@ -89,18 +87,15 @@ def test_the_mean_over_seeds_and_its_change() -> None:
 
 
 def test_seeds_widen_an_interval() -> None:
-    """Without differences between units, it is Student's over seeds; without any between seeds,
-    that over units.
-    """
+    """Student's over seeds if units are equal; that over units if seeds are equal."""
     flat = rows_of([[1.0] * 6, [2.0] * 6, [4.0] * 6])
     low, high = estimate(mean("x", "x"), flat).interval
     error = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
     assert (low, high) == pytest.approx(t.interval(0.95, 2, 7 / 3, error))
     equal = rows_of([[1.0, 2, 5, 3, 4, 4]] * 3)
     single = equal[equal["run"] == "0"].drop(columns="run")
-    assert estimate(mean("x", "x"), equal).interval == pytest.approx(
-        estimate(mean("x", "x"), single).interval
-    )
+    found, expected = (estimate(mean("x", "x"), rows).interval for rows in (equal, single))
+    assert found == pytest.approx(expected)
 
 
 def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,13 +125,10 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         Model("gpt2", "hf:gpt2"),
         Model("z", "openai:m@http://h/v1"),
     ]
-    for mistake, word in (
-        ("x=no/*.ckpt", "no/"),
-        ("x=b,b/checkpoints/best.ckpt", "mixes"),
-        ("x=b,b", "twice"),
-    ):
+    mistakes = {"no/*.ckpt": "no/", "b,b/checkpoints/best.ckpt": "mixes", "b,b": "twice"}
+    for mistake, word in mistakes.items():
         with pytest.raises(ValueError, match=word):
-            named_models([mistake])
+            named_models([f"x={mistake}"])
 
 
 def test_one_unit_has_the_interval_of_its_seeds() -> None:

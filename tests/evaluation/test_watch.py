@@ -45,9 +45,8 @@ def opened(monkeypatch: Patch) -> list[str]:
 
 def test_its_report_is_that_of_evaluate(tmp_path: Path, opened: list[str]) -> None:
     run = run_with(tmp_path / "run", 0, 5, 10)
-    assert (
-        main(["watch", f"m={run}", "--every", "1", "--", *FLAGS, "--output", f"{tmp_path}/w"]) == 0
-    )
+    command = ["watch", f"m={run}", "--every", "1", "--", *FLAGS, "--output", f"{tmp_path}/w"]
+    assert main(command) == 0
     assert sorted(opened) == sorted(
         ["step_000000", *["step_000000", "step_000005"], *["step_000000", "step_000010"]]
     )

@@ -1,6 +1,4 @@
-"""Probes in anybody's training: what `evaluate` says of the saved model, changes since the start,
-keys.
-"""
+"""Probes in other trainings: what `evaluate` says of the saved model; changes since the start."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -242,9 +240,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo"])
-def test_examples_of_transformers_choose_and_log(
-    kind: str, example: Any, folders: dict[str, Path]
-) -> None:
+def test_examples_with_trainers_choose(kind: str, example: Any, folders: dict[str, Path]) -> None:
     if kind == "trainer":
         trainer: Trainer = example("trainer", folders["bert"], "out", 6)
     else:

@@ -32,9 +32,8 @@ def test_numbers_of_the_oracle_file(oracle: Path) -> None:
         assert found == pytest.approx(np.array(nra[others]) - np.array(nra[own_slot]))
 
 
-logits = arrays(
-    np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), elements=st.floats(-20, 20)
-)
+SIZES = st.tuples(st.integers(1, 9), st.integers(2, 6))
+logits = arrays(np.float64, SIZES, elements=st.floats(-20, 20))
 
 
 @given(logits)

@@ -1,6 +1,4 @@
-"""Rates, tests and verdicts of debiasing consistency against worked numbers and the paper's
-systems.
-"""
+"""Rates, tests and verdicts of debiasing consistency, also of the paper's systems."""
 
 import math
 
@@ -64,7 +62,7 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
 
 
 @pytest.mark.parametrize(
-    ("printed", "starred", "literal_section6_parity"),
+    ("printed", "starred", "verdicts"),
     [
         # Opposites lower bias, controls do less than the originals: whatever the stars.
         (SELF_GPT2, set(), (FAILED, FAILED, CONTROLS)),
@@ -76,11 +74,9 @@ CONTROLS, WORSE = (False, True, False), (True, False, None)
         (INSTRUCTIVE_GPT2, {"adversarial nonsense"}, (WORSE, WORSE, (False, False, False))),
     ],
 )
-def test_verdict_of_the_papers_systems(
-    printed: Printed, starred: set[str], literal_section6_parity: object
-) -> None:
+def test_the_papers_verdicts(printed: Printed, starred: set[str], verdicts: object) -> None:
     rates = rates_of(printed, starred)
-    assert tuple(tuple(verdict(rates, reading)) for reading in READINGS) == literal_section6_parity
+    assert tuple(tuple(verdict(rates, reading)) for reading in READINGS) == verdicts
 
 
 def test_equal_counts_are_ties() -> None:
@@ -100,9 +96,7 @@ def test_equal_counts_are_ties() -> None:
 
 
 percents = st.tuples(*[st.floats(0, 100)] * 5)
-stars = st.sets(
-    st.sampled_from([f"{domain} {variant}" for domain in DOMAINS for variant in VARIANTS])
-)
+stars = st.sets(st.sampled_from([f"{one} {other}" for one in DOMAINS for other in VARIANTS]))
 
 
 @given(st.tuples(percents, percents), stars)

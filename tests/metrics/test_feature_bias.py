@@ -1,6 +1,4 @@
-"""Calibration and the mean over strata against worked examples, a naive loop and the authors'
-numbers.
-"""
+"""Calibration and the mean over strata against worked examples and the authors' numbers."""
 
 import json
 from pathlib import Path

@@ -109,9 +109,7 @@ def test_units_that_agree_count_as_one_answer_each() -> None:
 def groups_of(
     draw: np.random.Generator, size: float, noise: float
 ) -> tuple[ClassGroups, dict[str, float]]:
-    """Groups of five subjects and three attributes, the second of which turns the preference round;
-    and the true mu, eta and theta.
-    """
+    """Groups of five subjects and three attributes, one of which turns preferences; the truth."""
     first, other = draw.integers(0, 5, GROUPS), draw.integers(1, 5, GROUPS)
     subject_NS, attribute_N = np.stack([first, (first + other) % 5], 1), draw.integers(0, 3, GROUPS)
     sign_N = np.sign(np.subtract(*subject_NS.T)) * (1 - 2 * (attribute_N == 1))
@@ -122,12 +120,8 @@ def groups_of(
 
 
 @pytest.mark.parametrize("size", [0.0, 0.6])
-def test_mu_eta_and_theta_without_and_with_preference(
-    size: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Noise raises them, but without preference their intervals start at 0 in 95 % of samples:
-    where the value is at most that of 95 % of models without preference.
-    """
+def test_mu_eta_and_theta_by_preference(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise raises them; without preference, 95 % of intervals start at 0: all is chance."""
     monkeypatch.setattr(intervals, "DRAWS", 100)
     draw, held = np.random.default_rng(7), {"mu": 0, "eta": 0, "theta": 0}
     for _ in range(DRAWS):

@@ -86,9 +86,7 @@ def test_groups_are_read_once(given_files: Path) -> None:
         list(read_groups(groups, groups))
 
 
-def test_groups_without_an_answer_are_counted(
-    given_files: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_groups_without_answers_count(given_files: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(DataError):
         list(read_questions(given_files / "groups.json"))
     assert "groups are left out" in caplog.text
@@ -110,9 +108,8 @@ def test_a_file_is_no_advice(advice: str, given_files: Path, tmp_path: Path) -> 
 def test_a_reader_that_has_gone_ends_a_command_quietly() -> None:
     code = "from interventune.storage.command_line import guarded; import sys; "
     code += "sys.exit(guarded(lambda: print('x' * 10**6)))"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -1,7 +1,4 @@
-"""Models from their files: checkpoints that stand on their own, and what may start from what; what
-does not fit is named. Missing and unexpected weights are refused on every road from a file to a
-model. Damaged files are in tests/mistakes.
-"""
+"""Checkpoints stand alone; what may start from what; what does not fit is named, on every road."""
 
 import json
 from collections.abc import Callable
@@ -86,7 +83,7 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
 
 
 @torch.no_grad()
-def test_what_an_export_cannot_hold_is_said(
+def test_an_export_says_what_it_cannot_hold(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     qa, inputs, folder = model("bert", "rationale"), rows([9]), tmp_path / "folder"
@@ -130,12 +127,8 @@ def test_what_may_start_from_what(old_heads: str, tmp_path: Path) -> None:
 
 
 @torch.no_grad()
-def test_a_folder_gives_encoder_and_span_head(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And to a model of multiple choice a random head, always the same: a baseline that knows
-    nothing. One without a span head is evaluated with a warning.
-    """
+def test_a_folder_gives_encoder_and_head(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Heads of multiple choice are random, always the same; a missing span head costs a warning."""
     span, inputs, folder = model("bert"), rows([9]), tmp_path / "qa"
     tiny.to_pretrained(span).save_pretrained(folder)
     for heads in ("rationale", "xlnet"):
@@ -213,9 +206,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None:
-    """Another task's head is not taken; half precision becomes float32; settings replace the
-    folder's own.
-    """
+    """Another task's head is not taken; half precision becomes float32; settings win."""
     config = load_pretrained(backbone("bert")).config
     BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
     assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
@@ -229,18 +220,17 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
 
 
 Weights = dict[str, torch.Tensor]
+Change = Callable[[Weights], Weights]
 
 
-def edit(
-    folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors"
-) -> Path:
+def edit(folder: Path, change: Change, file: str = "model.safetensors") -> Path:
     """Replace the weights in a folder."""
     weights = load_file(folder / file)
     save_file(change(weights), folder / file, metadata={"format": "pt"})
     return folder
 
 
-def without(part: str) -> Callable[[Weights], Weights]:
+def without(part: str) -> Change:
     def change(weights: Weights) -> Weights:
         assert any(part in name for name in weights)
         return {name: weight for name, weight in weights.items() if part not in name}
@@ -248,7 +238,7 @@ def without(part: str) -> Callable[[Weights], Weights]:
     return change
 
 
-def more(name: str) -> Callable[[Weights], Weights]:
+def more(name: str) -> Change:
     return lambda weights: {**weights, name: torch.zeros(2)}
 
 

@@ -62,9 +62,7 @@ WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "--check b"])
-def test_a_mistake_is_one_line_with_the_flag(
-    wrong: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_a_line_with_the_flag(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parsed("a", *(["--checkpoint", "b", *wrong.split()] if wrong else ()))
     error = capsys.readouterr().err

@@ -90,9 +90,10 @@ def test_streaming_gives_what_parsing_at_once_gives(
     assert indent or [row for _, row in json_lines(path)] == [document]
 
 
-@pytest.mark.parametrize(
-    "text", ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
-)
+NO_OBJECTS = ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
+
+
+@pytest.mark.parametrize("text", NO_OBJECTS)
 def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
@@ -157,12 +158,10 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     assert FinishedWork(path) == work
 
 
-@pytest.mark.parametrize(
-    "text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"]
-)
+@pytest.mark.parametrize("text", ["no store", '[1]\n{"key": "a", "answer": 1}', '{"key": 3}', "{}"])
 def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file"
-    path.write_text(text)
+    path.write_text(text := f"{text}\n")
     with pytest.raises(DataError, match="line 1"):
         FinishedWork(path)
     assert path.read_text() == text

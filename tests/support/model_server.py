@@ -1,6 +1,4 @@
-"""A server on 127.0.0.1 that completes token ids with a small causal model, as vLLM does, or
-wrongly in one of the ways in which servers are known to.
-"""
+"""A server that completes token ids with a small causal model as vLLM does, or wrongly."""
 
 from __future__ import annotations
 
@@ -91,10 +89,8 @@ def spoil(fault: Fault, choices: list[dict[str, Any]]) -> None:
         if fault == "generated only":
             echo |= {"tokens": echo["tokens"][-1:], "token_logprobs": values[-1:]}
         if fault == "two begin tokens":
-            echo |= {
-                "tokens": ["<s>", *echo["tokens"]],
-                "token_logprobs": [None, -3.0, *values[1:]],
-            }
+            echo["tokens"].insert(0, "<s>")
+            echo["token_logprobs"] = [None, -3.0, *values[1:]]
         if fault == "order-dependent":
             echo["token_logprobs"] = [None, *(value - 0.3 * place for value in values[1:])]
         if fault == "-9999":

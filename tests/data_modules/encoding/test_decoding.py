@@ -62,9 +62,7 @@ def decoded(
     *classes: tuple[int, float],
     question: str = "Were they red or blue?",
 ) -> Answer:
-    """The answer to windows with a best span (score, start, end), scores of yes, no and unknown,
-    and classes of number and option with their scores.
-    """
+    """The answer to windows: spans (score, start, end), scores of types, and (class, score)."""
     asked, count = Question("q", STORY, question, ["5"], "span", ""), len(spans)
     data: Any = SimpleNamespace(question_N=np.zeros(count, int))
     data.questions = lambda index: [asked for _ in index]

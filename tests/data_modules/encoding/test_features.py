@@ -91,9 +91,7 @@ MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
 def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, answer: str) -> None:
-    """In none of the windows, which cut the answer or not: marks, and white space, as some of
-    SQuAD's annotators left it.
-    """
+    """In none of the windows, which cut the answer or not: marks, and spaces as SQuAD has some."""
     words, small = tokenizer("wordpiece"), Encoding(max_length=12, doc_stride=3)
     targets = []
     for written in (mark, ""):
@@ -147,9 +145,7 @@ def example(**changes: Any) -> QAExample:
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
-    """XLNet leaves out turns without an answer; RoBERTa marks a first turn too, but not SQuAD's
-    questions.
-    """
+    """XLNet leaves out turns without an answer; RoBERTa marks first turns, but not of SQuAD."""
 
     def written(architecture: str, **changes: object) -> str:
         encoding = Encoding().resolved(architecture)
@@ -199,10 +195,8 @@ def test_max_context_follows_squads_rule() -> None:
     """Against the rule as a loop: smaller margin, plus a hundredth of the window's length."""
     starts, length = (0, 4, 8), 8
     zeros = np.zeros(length)
-    windows = [
-        EncodedRow(zeros, zeros, np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0)
-        for s in starts
-    ]
+    offsets = (np.array([[t, t + 1] for t in range(s, s + length)]) for s in starts)
+    windows = [EncodedRow(zeros, zeros, offsets_TE, 0, 0) for offsets_TE in offsets]
     found = max_context(windows)
     for token in range(16):
         shown = [(w, token - s) for w, s in enumerate(starts) if s <= token < s + length]

@@ -1,6 +1,4 @@
-"""Tokenizers from every place; rows of decoders, with the tokens of prompts and of what follows
-them; pairs of prompt and choice.
-"""
+"""Tokenizers; rows of decoders, with what follows their prompts; pairs of prompt and choice."""
 
 import json
 from dataclasses import replace
@@ -84,9 +82,8 @@ def test_an_answer_follows_its_prompt_and_ends_with_an_end_token(form: str) -> N
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     """Unless the prompt's own would change with it: 'a' and ' b' are 'a b' here."""
     pieces = ["[U]", "x", "a", " ", "b", " b", "a b"]
-    tokenizer = Tokenizer(
-        models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")])
-    )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(ids, [(" ", "b"), ("a", " b")]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     asked = [("x", "x", ("b", "a")), ("xa", "x", ("b",)), ("x b", "x b", ())]

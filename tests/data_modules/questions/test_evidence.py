@@ -188,12 +188,10 @@ def test_the_worked_examples_of_coqa(oracle: Path) -> None:
     assert {example.domain for example in examples} == {"mctest", "gutenberg"}
 
 
-VARR = "Ulla Mill stands on the Varr."
-MILL = [f"{VARR} ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
+VARR, ONE = "Ulla Mill stands on the Varr.", "It has one wheel."
+MILL = [f"{VARR} ", f" {ONE}", "It\tis  old.", f" {ONE}"]
 ULLA = ["Ulla was a miller.", " She lived in Torp. "]
-JOINED = (
-    f"{VARR} It has one wheel.It is old. It has one wheel. Ulla was a miller. She lived in Torp."
-)
+JOINED = f"{VARR} {ONE}It is old. {ONE} Ulla was a miller. She lived in Torp."
 
 
 def hotpotqa(**changes: Any) -> QAExample:

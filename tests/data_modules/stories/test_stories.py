@@ -1,6 +1,4 @@
-"""Embedded stories and everyday domains: deterministic, well-formed, split as promised; word-level
-tokens.
-"""
+"""Embedded stories and everyday domains: deterministic, well-formed, split as promised."""
 
 import re
 from collections import Counter
@@ -143,12 +141,12 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
             assert any(phrase in advice for phrase in nouns)
 
 
-@pytest.mark.parametrize(
-    ("other", "own"), [("irrelevant", "ethical"), ("mismatched_adversarial", "adversarial")]
-)
-def test_advice_about_something_else_has_the_same_sentences(
-    other: AdviceClass, own: AdviceClass
-) -> None:
+OWN: dict[AdviceClass, AdviceClass]
+OWN = {"irrelevant": "ethical", "mismatched_adversarial": "adversarial"}
+
+
+@pytest.mark.parametrize(("other", "own"), OWN.items())
+def test_advice_on_something_else_has_equal_sentences(other: AdviceClass, own: AdviceClass) -> None:
     few = (draw(DomainSet(None, 6, classes=[name], wordings=1)) for name in (other, own))
     numbers = ({group.advice_id.rpartition("-")[2] for group in drawn} for drawn in few)
     assert next(numbers) == next(numbers)

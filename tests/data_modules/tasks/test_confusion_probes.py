@@ -17,9 +17,7 @@ from interventune.storage.documents import DataError
 
 @st.composite
 def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
-    """Questions with different prompts; right choices may be alike, and what is right here be wrong
-    there.
-    """
+    """Questions with different prompts; what is right here may be right or wrong there."""
     count, n = draw(st.integers(4, 12)), draw(st.integers(2, 4))
     questions = []
     for i in range(count):

@@ -1,6 +1,4 @@
-"""Features and tasks: sides, the released schema, the cells of a labelled set, and the two
-commands.
-"""
+"""Features and tasks: sides, the released schema, cells of a labelled set, the two commands."""
 
 import json
 import re
@@ -72,9 +70,8 @@ def test_recipes_have_predicates_and_wordings() -> None:
     for name, recipe in recipes().items():
         recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
         wordings = features.wordings_of(name, {}, {})
-        assert all(
-            w.key and w.instructed and w.explained for w in map(wordings.get, features.HYPOTHESES)
-        )
+        for each in map(wordings.get, features.HYPOTHESES):
+            assert all((each.key, each.instructed, each.explained))
 
 
 def test_a_wording_replaces_only_what_it_states() -> None:

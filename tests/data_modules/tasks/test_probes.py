@@ -1,6 +1,4 @@
-"""Yes/no probes from files of pairs, CondaQA's edits and who has which colour; prompts that may be
-toxic.
-"""
+"""Yes/no probes from pairs, CondaQA's edits and colours; prompts that may be toxic."""
 
 import json
 import random
@@ -79,10 +77,8 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
     ]
     pairs, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
     fields = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in pairs]
-    assert fields == [
-        ("1-q10-affirmative", "0", "yes", "3", "no"),
-        ("1-q20-scope", "0", "no", "2", "yes"),
-    ]
+    affirmative = "1-q10-affirmative", "0", "yes", "3", "no"
+    assert fields == [affirmative, ("1-q20-scope", "0", "no", "2", "yes")]
     assert left_out == 4
 
 
@@ -90,9 +86,8 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
     proposed = []
     for row in json.loads((oracle / "predicate_argument_proposal.json").read_text()):
         proposed += [(row["schema"], row["story"], row[name], row["answer"]) for name in WORDINGS]
-    rows = [
-        (n, w, x.context, x.question, *x.references) for n, w, x in predicate_argument_questions()
-    ]
+    asked = predicate_argument_questions()
+    rows = [(n, w, x.context, x.question, *x.references) for n, w, x in asked]
     assert [(n, *row) for n, wording, *row in rows if wording in WORDINGS] == proposed
     denied = [tuple(row) for _, wording, *row in rows if wording not in WORDINGS]
     story = "The red car was standing in front of a house that was not blue."

@@ -68,9 +68,7 @@ def at(intervention: str = "none", **cell: Any) -> dict[str, Any]:
 
 
 def test_feature_bias_of_a_model_that_follows_h2(ask: Ask, tmp_path: Path) -> None:
-    """Its bias to one label word, which hides what it learned, is calibrated away. With --parity an
-    unreadable explanation counts as 0.
-    """
+    """Calibration removes its bias to a word; --parity counts unreadable explanations as 0."""
     flags = f"--task stories:uppercase --seeds 2 --limit 5 --intervention {' '.join(WAYS)}"
     cells = ask(flags)
     task = at(task="stories:uppercase")

@@ -1,6 +1,4 @@
-"""Tiny language models, opened as protocols open them; and what they say of one prompt, by forward
-passes without padding, cache or `generate`.
-"""
+"""Tiny language models, and what they say by passes without padding, cache or `generate`."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -100,9 +100,7 @@ def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> No
 
 
 def test_where_the_continuation_begins(tmp_path: Path) -> None:
-    """White space of the prompt goes over; the tokens are those that lm-evaluation-harness scores:
-    of the whole, after as many as the prompt has; but its own where a token spans the boundary.
-    """
+    """Tokens are lm-evaluation-harness's (white space goes over), unless one spans both texts."""
     folder = save(tmp_path / "gpt2", "gpt2")
     pieces = ["<pad>", "</s>", "<unk>", "<s>", *"acts: .", "at", "cat", " cat", ": "]
     merges = [("a", "t"), ("c", "at"), (" ", "cat"), (":", " ")]
@@ -138,9 +136,7 @@ def test_texts_that_cannot_be_scored_fail_alone(folders: dict[str, Path]) -> Non
 def test_probabilities_of_labels_are_those_after_each_prompt_alone(
     folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the common beginning of all prompts is read once; Mamba keeps no keys
-    and values.
-    """
+    """Also where the common beginning is read once; Mamba keeps no keys and values."""
     monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
     folder, model = folders[kind], load_text_model(folders[kind], batch_size=2)
     ids = model.first_tokens(LABELS, "")

@@ -1,7 +1,4 @@
-"""What is asked of language models of transformers: the scores of continuations against whole rows
-read one by one; texts, written greedily whatever a folder asks for, up to any end token, without
-thinking, and not beyond the context.
-"""
+"""Scores of continuations against whole rows; texts, greedy whatever a folder asks for."""
 
 import json
 from pathlib import Path
@@ -26,11 +23,8 @@ from tests.models.tiny import at
 
 DECODERS = ("llama", "qwen2", "qwen3", "gpt2")
 TOKENS = ([5, 6, 7, 8, 9], [10, 11], [12, 13, 14])
-CONTINUATIONS = (
-    ([20, 21, 22], [23], [24, 25]),
-    ([30], [31, 32], [33]),
-    ([20, 21], [20, 22, 23, 24], [9]),
-)
+CONTINUATIONS = ([20, 21, 22], [23], [24, 25]), ([30], [31, 32], [33])
+CONTINUATIONS += (([20, 21], [20, 22, 23, 24], [9]),)
 CONFIG = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
 
 
@@ -126,17 +120,15 @@ def test_settings_of_a_folder_change_nothing(name: str, kind: str, tmp_path: Pat
     assert list(load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS)) == expected
 
 
-@pytest.mark.parametrize(
-    "place", ["generation_config.json", "config.json", "tokenizer_config.json"]
-)
+@pytest.mark.parametrize("place", ["generation_config", "config", "tokenizer_config"])
 def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "gpt2", "gpt2")
     whole = greedy(folder, PROMPTS[0], NEW).split()
     end = whole[2]
     if place.startswith("tokenizer"):
-        with_settings(folder, place, eos_token=end)
+        with_settings(folder, f"{place}.json", eos_token=end)
     else:
-        with_settings(folder, place, eos_token_id=[1, IDS[end]])
+        with_settings(folder, f"{place}.json", eos_token_id=[1, IDS[end]])
     (answer,) = load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS[:1])
     assert str(answer).split() == whole[: whole.index(end)]
 

@@ -107,9 +107,7 @@ def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: Capture) -
 
 
 @pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])
-def test_slurm_queues_again_what_a_signal_has_stopped(
-    code: int, again: bool, tmp_path: Path, capsys: Capture
-) -> None:
+def test_slurm_queues_again(code: int, again: bool, tmp_path: Path, capsys: Capture) -> None:
     cluster(tmp_path, code)
     job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}
     done = launch(tmp_path, "slurm.sbatch", **job)

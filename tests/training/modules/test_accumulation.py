@@ -1,6 +1,4 @@
-"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch.
-
-tests/losses/test_losses.py has the same for the pure functions."""
+"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch."""
 
 from typing import Any
 
@@ -48,9 +46,7 @@ def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -
         ("multiple_choice", "llama", CHOICES),
     ],
 )
-def test_steps_over_batches(
-    experiment: str, architecture: str, flags: str, commands: Commands
-) -> None:
+def test_each_gradient(experiment: str, architecture: str, flags: str, commands: Commands) -> None:
     sizes = steps(commands, experiment, architecture, flags, BY_THREE)
     assert sizes[0] == 3
     assert sizes[-1] in (1, 2)

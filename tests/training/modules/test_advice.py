@@ -90,9 +90,7 @@ def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
     return trainer.lightning_module.reference, trainer.datamodule.train_set.groups
 
 
-def test_the_cache_serves_only_equal_runs(
-    commands: Commands, scored: Scored, tmp_path: Path
-) -> None:
+def test_the_cache_serves_equal_runs(commands: Commands, scored: Scored, tmp_path: Path) -> None:
     first, _ = reference_of(commands, tmp_path)
     again, _ = reference_of(commands, tmp_path)
     assert len(scored) == 1
@@ -155,9 +153,7 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
 
 
-def test_a_file_may_say_who_is_dominant(
-    commands: Commands, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_file_may_set_dominance(commands: Commands, tmp_path: Path, monkeypatch: Patch) -> None:
     every = story_groups.groups("train")
     groups = [group for group in every if group.advice_class == "adversarial"][:6]
     write_records(groups, path := tmp_path / "adversarial.json")

@@ -69,11 +69,8 @@ def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, w
 
 
 @pytest.mark.parametrize(("kind", "batch"), [("SIGTERM", 9), ("bug", 10)])
-def test_the_best_checkpoint_is_kept(
-    kind: str, batch: int, commands: Commands, whole: Runs
-) -> None:
-    """Whether a signal comes right after the validation that chose it, or within the epoch; next to
-    a ModelCheckpoint of the user's own."""
+def test_the_best_checkpoint_stays(kind: str, batch: int, commands: Commands, whole: Runs) -> None:
+    """A signal after the validation that chose it, or later; with a user's ModelCheckpoint."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
     flags = f"{scored} --trainer.callbacks+={other}"
@@ -91,7 +88,7 @@ def test_the_best_checkpoint_is_kept(
     [
         ({"kind": "SIGTERM", "batch": 1}, "", ""),
         ({"kind": "SIGTERM", "batch": 6}, "", "--data.num_workers=2"),
-        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES, ""),
+        ({"kind": "SIGINT", "at": "validation", "batch": 5}, HALVES, ""),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(

@@ -109,9 +109,7 @@ def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
         selection(study, 1, f"--data.encoding.prompts={value}")
 
 
-def test_other_data_or_weights_are_tested_again(
-    study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_data_and_weights_are_tested(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(study / "points")
     flags = ("--data.test_qa.main", "dev.json")
     best = study / "points/x=1,y=0.1/run/checkpoints/last.ckpt"

@@ -53,8 +53,7 @@ def starts(study: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) -> None:
-    """The `fit` of one that is killed ends by itself; that of one that gets a signal to stop, or is
-    killed with its `fit`, goes on elsewhere. No other point is run twice."""
+    """The `fit` of a killed worker ends by itself; others go on elsewhere. None is run twice."""
     home, go_on = tmp_path / "study", tmp_path / "go_on"
     content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
     if sampler == "tpe":

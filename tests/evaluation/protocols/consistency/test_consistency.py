@@ -85,9 +85,8 @@ def scored(folder: Path, files: Files, tmp_path_factory: pytest.TempPathFactory)
     rows = written(folder, files, home / "written")
     for row in rows:
         row |= {**PLACE, "specification": row.pop("variant"), "text": row.pop("continuation")}
-        row["scores"] = {
-            name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()
-        }
+        words = row["text"].split()
+        row["scores"] = {name: min(1, words.count(word) / 2) for name, word in WORDS.items()}
     write_rows(home / "scored.jsonl", rows)
     return home / "scored.jsonl"
 
@@ -165,7 +164,7 @@ def test_continuations_match_transformers(folder: Path, files: Files, tmp_path: 
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-def test_perplexity_of_chunks(
+def test_perplexity_by_parts(
     folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.setattr(writing, "RESERVED", CONTEXT - 4)
@@ -211,7 +210,7 @@ def test_endpoint_is_instructed_and_failures_counted(files: Files, tmp_path: Pat
     assert cells.n("average", **place, against="variant=default") == 3
 
 
-def test_swapped_files_of_prompts_are_refused(
+def test_swapped_prompts_are_refused(
     folder: Path, files: Files, tmp_path: Path, capsys: Capsys
 ) -> None:
     swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
