@@ -31,6 +31,7 @@ from interventune.training.sweep.select import Options as Select
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[1]
+ROOMS = "configs|docs|data_modules|models|losses|metrics|evaluation"
 
 
 def quoted(flags: str) -> str:
@@ -85,9 +86,6 @@ def test_examples_of_help_are_understood(epilog: str, monkeypatch: pytest.Monkey
     monkeypatch.chdir(ROOT)
     (command,) = commands_of(epilog.replace("\\\n", " "))
     understood(command)
-
-
-ROOMS = "configs|docs|data_modules|models|losses|metrics|evaluation"
 
 
 def test_every_file_that_the_pages_name_exists() -> None:

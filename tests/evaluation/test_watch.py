@@ -10,7 +10,8 @@ import pytest
 from interventune.evaluation import watch
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.protocols import shift
-from tests.evaluation.checkpoints import Capsys, Patch, save_ckpt
+from tests.evaluation.cells import Capsys, Patch
+from tests.evaluation.checkpoints import save_ckpt
 
 FLAGS = ["shift", "--data", "stories:conversation_dev", "--limit", "4", "--variants", "ts_r"]
 

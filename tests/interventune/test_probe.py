@@ -9,17 +9,10 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
+import transformers
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoTokenizer,
-    BertForSequenceClassification,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import BertForSequenceClassification, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerControl, TrainerState
 
 import interventune
@@ -27,7 +20,8 @@ from interventune.probe import together
 from tests.support.processes import on_two_ranks
 
 STORIES, GROUPS, LIMIT = "stories:conversation_dev", "stories:heldout", 4
-CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
+SPANS, TEXTS = transformers.AutoModelForQuestionAnswering, transformers.AutoModelForCausalLM
+CLASSES = {"bert": SPANS, "llama": TEXTS}
 SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
 BY = ["class", "coverage", "variant", "subject", "answer_type", "domain"]
 BY += ["embedding", "reference", "layer", "stories"]
@@ -37,7 +31,7 @@ BY += ["embedding", "reference", "layer", "stories"]
 def opened(folder: Path) -> tuple[Any, Any]:
     """As trainers have them: in training mode."""
     model = CLASSES[folder.name].from_pretrained(folder).train()
-    return model, AutoTokenizer.from_pretrained(folder)
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def tuned(model: Any) -> None:
@@ -173,7 +167,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
         probe = interventune.TransformersProbe(GROUPS, STORIES, limit=LIMIT)
-        arguments, state = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState()
+        arguments, state = (TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState())
         call: Any = (arguments, state, TrainerControl())
         whole = torch.nn.parallel.DistributedDataParallel(model)
         about: Any = {"model": whole, "processing_class": tokenizer, "metrics": (metrics := {})}
@@ -242,7 +236,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo"])
 def test_examples_with_trainers_choose(kind: str, example: Any, folders: dict[str, Path]) -> None:
     if kind == "trainer":
-        trainer: Trainer = example("trainer", folders["bert"], "out", 6)
+        trainer: transformers.Trainer = example("trainer", folders["bert"], "out", 6)
     else:
         pytest.importorskip("trl")
         trainer = example("trl", kind, folders["llama"], "out", 6)

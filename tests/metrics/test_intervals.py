@@ -5,15 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from interventune.metrics import intervals as of
 from interventune.metrics.bias import intervals
 from interventune.metrics.bias.intervals import ClassGroups, maxima
-from interventune.metrics.intervals import (
-    combined,
-    error_of_seeds,
-    interval,
-    interval_of_change,
-    jackknife_error,
-)
+from interventune.metrics.intervals import interval, interval_of_change
 
 DRAWS, GROUPS = 1000, 200
 
@@ -26,7 +21,7 @@ def ratio(part_UD: Any, whole_UD: Any) -> tuple[Any, Any]:
     """The ratio of sums, and its standard error."""
     value_D = part_UD.sum(0) / whole_UD.sum(0)
     without_UD = (part_UD.sum(0) - part_UD) / (whole_UD.sum(0) - whole_UD)
-    return value_D, jackknife_error(value_D, without_UD)
+    return value_D, of.jackknife_error(value_D, without_UD)
 
 
 def rates(draw: np.random.Generator, share: float, units: int, correlation: float) -> Any:
@@ -59,8 +54,8 @@ def test_seeds_and_units_vary(seeds: int, units: int, effects: tuple[float, ...]
         value_SU = value_SU + draw.normal(0, of_both, (seeds, units))
         value_S = value_SU.mean(1)
         without_SU = (value_SU.sum(1, keepdims=True) - value_SU) / (units - 1)
-        error = jackknife_error(value_S.mean(), without_SU.mean(0))
-        both, t = combined((error, units), (error_of_seeds(value_S, without_SU), seeds))
+        error = of.jackknife_error(value_S.mean(), without_SU.mean(0))
+        both, t = of.combined((error, units), (of.error_of_seeds(value_S, without_SU), seeds))
         ends.append(interval(value_S.mean(), both, units, t=t))
     assert_covers(0, tuple(np.array(ends).T))
 

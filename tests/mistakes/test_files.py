@@ -44,6 +44,7 @@ BYTES: dict[str, Callable[[bytes], bytes]] = {
 }
 VALUES: list[Any] = [None, 7, 1.5, True, "x", ["x"], {"x": 1}, ...]
 """`...` leaves the field out."""
+Content = dict[str, Any]
 
 
 def places(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -88,9 +89,6 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory: Any, changed: tuple[s
         return
     refused(entry, arguments, f"bad_{name}")
     assert everything_in(folder) == before
-
-
-Content = dict[str, Any]
 
 
 def check(path: Path, *named: str) -> None:

@@ -23,6 +23,10 @@ from tests.evaluation.checkpoints import save_folder
 from tests.models import tiny
 from tests.models.tiny import at, backbone, call, model, rows, save, tensors
 
+ENCODER_HEADS = [heads for heads in HEADS if heads != "causal"]
+Weights = dict[str, torch.Tensor]
+Change = Callable[[Weights], Weights]
+
 
 def refused(path: Path, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
     """What the user reads about `path`: one line that names it."""
@@ -97,9 +101,6 @@ def test_an_export_says_what_it_cannot_hold(
         refused(path, export, str(save(tmp_path, model("bert", heads))), tmp_path / "other")
     refused(folder, export, str(folder), tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-ENCODER_HEADS = [heads for heads in HEADS if heads != "causal"]
 
 
 @pytest.mark.parametrize("old_heads", ENCODER_HEADS)
@@ -217,10 +218,6 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     assert {parameter.dtype for parameter in qa.parameters()} == {torch.float32}
     assert qa.encoder.is_gradient_checkpointing
     assert qa.config.hidden_dropout_prob == 0.3
-
-
-Weights = dict[str, torch.Tensor]
-Change = Callable[[Weights], Weights]
 
 
 def edit(folder: Path, change: Change, file: str = "model.safetensors") -> Path:

@@ -24,6 +24,8 @@ _SIZES: dict[str, dict[str, Any]] = {
     | {"local_attention": 8}
     | {f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
 }
+TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}
+ENCODING = {"order": "context_first", "max_length": 100}
 
 
 def at(path: Path | str, name: str = "bert", **changes: Any) -> Backbone:
@@ -91,10 +93,6 @@ def context_of(inputs: dict[str, Tensor]) -> Tensor:
     mask_BT = inputs["attention_mask"]
     rank_BT = mask_BT.cumsum(1) * mask_BT
     return (rank_BT > 2) & (rank_BT < mask_BT.sum(1, keepdim=True) - 1)
-
-
-TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}
-ENCODING = {"order": "context_first", "max_length": 100}
 
 
 def content(built: EncoderModel) -> dict[str, Any]:

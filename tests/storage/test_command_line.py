@@ -7,6 +7,8 @@ import pytest
 
 from interventune.storage.command_line import Count, Named, Parser, call, run
 
+WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "--prompt long"]
+
 
 @dataclass(frozen=True)
 class Options:
@@ -56,9 +58,6 @@ def test_values_have_the_types_of_the_signature() -> None:
     expected = {"sources": ["a", "b"], "checkpoint": ["n=c", "d"], "limit": 3, "threshold": 0.1}
     expected |= {"all_rows": True, "options": Options(device="cpu")}
     assert values == expected
-
-
-WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "--prompt long"]
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, "--check b"])

@@ -12,6 +12,9 @@ import torch.distributed as dist
 from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.batching.data_module import BatchIndex
 
+NEAR = 1e-6
+"""Relative to the norm of all gradients together; some parts of models compute in float32."""
+
 
 class Failing(pl.Callback):
     """Fails (a `bug`), or gets a signal (`kind`), on that `rank` before that `batch` of `at`."""
@@ -39,10 +42,6 @@ class Scored(pl.Callback):
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         pl_module.log("score", (0.2, 0.9, 0.5)[trainer.current_epoch])
-
-
-NEAR = 1e-6
-"""Relative to the norm of all gradients together; some parts of models compute in float32."""
 
 
 def samples_of(batch: Any) -> BatchIndex:

@@ -21,6 +21,8 @@ from interventune.data_modules.groups_data import group_batches
 from interventune.data_modules.questions_data import question_batches
 from interventune.storage.documents import DataError
 
+WINDOWS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
+
 
 def batches_of(
     classes: list[int], lengths: list[int], epoch: int = 0, rank: int = 0, **options: int
@@ -102,9 +104,6 @@ def test_ranks_in_turn(classes: list[int], lengths: list[int], every: int, world
     if not classes:
         windows = [window for batch in together for window in batch.qa]
         assert len(set(windows)) == len(windows) >= len(lengths) - 4 * (world_size - 1)
-
-
-WINDOWS = st.lists(st.integers(1, 400), min_size=1, max_size=5)
 
 
 @given(windows=st.lists(WINDOWS, min_size=1, max_size=25), size=st.integers(1, 12))

@@ -17,6 +17,9 @@ from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 BERT = tokenizer("words_bert")
 CONTEXT = "A  TOL, met Kess.  " * 8 + "a rude tol"
+STORY = "He had 5 red or blue kites."
+TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
+scores = st.floats(0, 1, width=32)
 
 
 def question(text: str, context: str = CONTEXT) -> QAExample:
@@ -50,10 +53,6 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
     (answer,) = decode_answers(data, batch, batch.start_B, batch.end_B, score, torch.tensor(null))
     assert (answer.text, answer.guess) == (text, "TOL")
     assert answer.unknown_score == min(null) - 1
-
-
-STORY = "He had 5 red or blue kites."
-TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
 
 
 def decoded(
@@ -104,9 +103,6 @@ def test_xlnet_answers_the_likeliest_type(no: float, number: Any, option: Any, a
     assert decoded(*window).text == answer
     if answer == "blue":  # of a question without or it is the span
         assert decoded(*window, question="Which colour?").text == "red"
-
-
-scores = st.floats(0, 1, width=32)
 
 
 @pytest.mark.parametrize("classes", [(), ((4, 0.1), (2, 0.1))])

@@ -28,6 +28,11 @@ from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 ORDERS = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
 GROUPS = list(islice(groups("heldout"), 2))
+MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
+STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
+TURNS = (("Where is Anna?", "kitchen"), ("Who is rude?", "unknown"), ("Who has the ball?", "Ben"))
+SMALL = Encoding(max_length=22, doc_stride=12)
+EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 
 
 def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> list[EncodedRow]:
@@ -85,9 +90,6 @@ def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
     assert cut.input_ids_T[1:4].tolist() == query[-3:].tolist()
 
 
-MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
-
-
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
 def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, answer: str) -> None:
@@ -130,11 +132,6 @@ def test_a_group_that_cannot_be_scored_is_named() -> None:
     cut = replace(group.variants[3], candidates=(Span(one.start, one.end - 1, one.text[:-1]), two))
     with pytest.raises(DataError, match=rf"^{group.key}: no tokens cover just"):
         encode_groups([replace(group, variants=(*group.variants[:3], cut))], BERT, Encoding())
-
-
-STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
-TURNS = (("Where is Anna?", "kitchen"), ("Who is rude?", "unknown"), ("Who has the ball?", "Ben"))
-SMALL = Encoding(max_length=22, doc_stride=12)
 
 
 def example(**changes: Any) -> QAExample:
@@ -202,9 +199,6 @@ def test_max_context_follows_squads_rule() -> None:
         shown = [(w, token - s) for w, s in enumerate(starts) if s <= token < s + length]
         best = max(shown, key=lambda at: (min(at[1], length - 1 - at[1]) + 0.01 * length, -at[0]))
         assert all(found[w][i] == ((w, i) == best) for w, i in shown)
-
-
-EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 
 
 def perturbed(examples: list[QAExample], variant: Variant) -> list[QAExample]:

@@ -15,18 +15,17 @@ from transformers import BertConfig, PreTrainedTokenizerFast
 from interventune.data_modules.batching import candidates
 from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.encoding import tokenizers
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
-from interventune.data_modules.encoding.tokenizers import (
-    build_tokenizer,
-    load_tokenizer,
-    tokenizer_files,
-)
+from interventune.data_modules.encoding.tokenizers import build_tokenizer, load_tokenizer
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span, Turn
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+
+TEXT = ["text", "question", "answer", "anna", "sits", "who"]
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
@@ -49,9 +48,6 @@ def test_subjects_follow_the_prompt_in_the_groups_order(side: str, offers_unknow
             in_context = sorted(variant.candidates, key=lambda span: span.start)
             offered = " or ".join(span.text.lower() for span in in_context)
             assert f"reply with {offered}" in words.decode(ids_T)
-
-
-TEXT = ["text", "question", "answer", "anna", "sits", "who"]
 
 
 @pytest.mark.parametrize("form", ["$A", "$A </s>", "<s> $A </s>"])
@@ -184,7 +180,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
     for content in ("{question} {advice}", "{context} {advice} {question} {options}"):
         with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
             Prompts(prompt=said(content))
-    words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
+    words, never = (build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never")))
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is"):
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
@@ -245,7 +241,7 @@ def encoded(tok: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
     tok = tokenizer(kind)
-    files = tokenizer_files(tok)
+    files = tokenizers.tokenizer_files(tok)
     tok.save_pretrained(tmp_path)
     torch.save({"interventune": {"tokenizer": files}}, tmp_path / "last.ckpt")
     for source in (files, str(tmp_path), str(tmp_path / "last.ckpt")):
@@ -253,15 +249,15 @@ def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
         assert encoded(again) == encoded(tok)
         for name in ("padding_side", "pad_token_id", "cls_token_id"):
             assert getattr(again, name) == getattr(tok, name)
-        assert tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
+        assert tokenizers.tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
 
 
 def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
     """The backend remembers the truncation of its last call and would store it."""
     tok = build_tokenizer("bert", ["who"])
-    before = tokenizer_files(tok)
+    before = tokenizers.tokenizer_files(tok)
     tok("who " * 90, "who " * 90, truncation="only_second", max_length=200, stride=7, padding=True)
-    assert tokenizer_files(tok) == before
+    assert tokenizers.tokenizer_files(tok) == before
 
 
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2"])

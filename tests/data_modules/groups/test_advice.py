@@ -15,10 +15,9 @@ from interventune.data_modules import groups_data
 from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
 from interventune.data_modules.groups.unqover import read_expansion
 from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema import groups as schema
 from interventune.data_modules.schema.groups import (
-    latent_strength,
     read_advice,
-    spread,
     unadvised,
     with_advice,
     with_unadvised,
@@ -52,7 +51,7 @@ def test_sentences_have_the_files_numbers(tmp_path: Path, caplog: pytest.LogCapt
 @pytest.mark.parametrize("with_none", [True, False])
 def test_spread_takes_n_of_each_class_and_what_they_ask_without_advice(with_none: bool) -> None:
     every = list(islice(groups("train"), 600))
-    taken = with_unadvised(spread(with_unadvised(every) if with_none else every, 5))
+    taken = with_unadvised(schema.spread(with_unadvised(every) if with_none else every, 5))
     counts = Counter(group.advice_class for group in taken)
     questions = {group.unadvised_key for group in taken if group.advice_class != "none"}
     assert counts == {"ethical": 5, "adversarial": 5, "irrelevant": 5, "none": len(questions)}
@@ -70,10 +69,10 @@ def test_the_preferred_subject_is_the_stronger(names: list[str], category: str, 
     group = replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
     chosen = preferred_subject(group, seed)
     assert chosen == 1 - preferred_subject(replace(group, subjects=(names[1], names[0])), seed)
-    strengths = [latent_strength(name, category, seed) for name in names]
+    strengths = [schema.latent_strength(name, category, seed) for name in names]
     assert strengths[chosen] == max(strengths)
     # With scope `subject` the category plays no part.
-    one_for_all = [latent_strength(name, "", seed) for name in names]
+    one_for_all = [schema.latent_strength(name, "", seed) for name in names]
     assert one_for_all[preferred_subject(group, seed, "subject")] == max(one_for_all)
 
 

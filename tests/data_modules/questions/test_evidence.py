@@ -26,6 +26,9 @@ HOUSE = (
     "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green "
     "kettle. Then the kettle broke, so Pim's aunt did not sleep."
 )
+_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
+_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
+_SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
 def piece(text: str, of: str = HOUSE) -> Span:
@@ -63,10 +66,6 @@ def _naive_best(answer: str, text: str) -> tuple[int, int] | None:
         if score > best[0]:
             best = score, (words[i][0], words[j][1])
     return best[1]
-
-
-_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
-_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
 
 
 @given(answer=_TEXTS, text=_TEXTS)
@@ -227,9 +226,6 @@ def test_facts_without_a_sentence_are_counted(caplog: Log) -> None:
     assert [span.text for span in example.rationale] == ["Ulla was a miller."]
     assert example.context == JOINED
     assert caplog.messages == ["f: left out 3 supporting fact(s) without such a sentence"]
-
-
-_SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
 @given(paragraphs=st.lists(_SENTENCES, max_size=4))

@@ -25,6 +25,8 @@ from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
+OWN: dict[AdviceClass, AdviceClass]
+OWN = {"irrelevant": "ethical", "mismatched_adversarial": "adversarial"}
 
 
 @pytest.mark.parametrize("kind", ["", "conversation_"])
@@ -139,10 +141,6 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
             assert (about == group.domain) == (group.advice_class in ("ethical", "adversarial"))
             nouns = (*DOMAINS[about].nouns, *DOMAINS[about].bare)
             assert any(phrase in advice for phrase in nouns)
-
-
-OWN: dict[AdviceClass, AdviceClass]
-OWN = {"irrelevant": "ethical", "mismatched_adversarial": "adversarial"}
 
 
 @pytest.mark.parametrize(("other", "own"), OWN.items())

@@ -14,6 +14,9 @@ from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import confusion_probes as probes
 from interventune.storage.documents import DataError
 
+TEXTS = [(f"how to {i}", (f"right {i}", f"wrong {i}")) for i in range(200)]
+MANY = [ChoiceQuestion(prompt, prompt, choices, 0, "toy") for prompt, choices in TEXTS]
+
 
 @st.composite
 def sets(draw: st.DrawFn) -> list[ChoiceQuestion]:
@@ -72,10 +75,6 @@ def test_choice_paralysis(examples: list[ChoiceQuestion], seed: int, n: int, nea
         if nearest:
             scores = [similarity[i, j] for j in new.donors]
             assert scores == sorted(scores, reverse=True)
-
-
-TEXTS = [(f"how to {i}", (f"right {i}", f"wrong {i}")) for i in range(200)]
-MANY = [ChoiceQuestion(prompt, prompt, choices, 0, "toy") for prompt, choices in TEXTS]
 
 
 def test_probes_draw_by_seed_benchmark_and_probe() -> None:

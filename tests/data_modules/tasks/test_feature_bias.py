@@ -17,6 +17,8 @@ from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, bui
 from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
 from interventune.storage.documents import DataError, load_json
 
+TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
+
 
 def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
     chosen = recipes()[recipe] if isinstance(recipe, str) else recipe
@@ -109,9 +111,6 @@ def test_open_task_makes_the_embedded_tasks(name: str) -> None:
     assert task == open_task(f"{name}?seed=3") != open_task(name)
     for cell, text in examples_of(task):
         assert recipes()[name].side(LabelledText("", (text,), 0)) == int(cell[2])
-
-
-TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
 
 
 @given(st.lists(TEXTS, min_size=1), st.integers(0, 3))

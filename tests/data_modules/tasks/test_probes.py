@@ -9,12 +9,9 @@ import pytest
 
 from interventune.data_modules.__main__ import main
 from interventune.data_modules.schema.questions import Turn
+from interventune.data_modules.tasks import yes_no
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
-from interventune.data_modules.tasks.yes_no import (
-    WORDINGS,
-    predicate_argument_questions,
-    read_pairs,
-)
+from interventune.data_modules.tasks.yes_no import WORDINGS, predicate_argument_questions
 from interventune.storage.documents import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
@@ -35,7 +32,7 @@ def condaqa(passage: int, question: str, edit: int, label: str) -> dict[str, Any
 
 
 def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:
-    (pair,), _ = read_pairs(lines(tmp_path / "p.jsonl", ROW))
+    (pair,), _ = yes_no.read_pairs(lines(tmp_path / "p.jsonl", ROW))
     org, mod = pair.examples()
     assert (org.context, mod.context) == (ROW["story_org"], ROW["story_mod"])
     assert (org.answer_type, org.gold) == ("yes", ("yes",))
@@ -61,7 +58,7 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
 )
 def test_read_pairs_names_the_line(tmp_path: Path, first: Any, second: Any, message: str) -> None:
     with pytest.raises(DataError, match=f"pairs.jsonl.*{message}"):
-        read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
+        yes_no.read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
 
 
 def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: Path) -> None:
@@ -75,7 +72,7 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
         condaqa(1, "q20", 3, "DON'T KNOW"),
         condaqa(2, "q10", 3, "NO"),  # no original
     ]
-    pairs, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
+    pairs, left_out = yes_no.read_pairs(lines(tmp_path / "c.jsonl", *rows))
     fields = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in pairs]
     affirmative = "1-q10-affirmative", "0", "yes", "3", "no"
     assert fields == [affirmative, ("1-q20-scope", "0", "no", "2", "yes")]
@@ -96,7 +93,7 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
 
 
 def test_pairs_of_colours_exchange_the_answer() -> None:
-    pairs, _ = read_pairs("stories:colours")
+    pairs, _ = yes_no.read_pairs("stories:colours")
     answers = {(x.context, x.question): x.references for *_, x in predicate_argument_questions()}
     questions = [question for pair in pairs for question in pair.examples()]
     assert [answers[x.context, x.question] for x in questions] == [("yes",), ("no",)] * 130

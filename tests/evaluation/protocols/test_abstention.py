@@ -12,8 +12,7 @@ import pytest
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.evaluation.answering import checkpoint as answering
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Patch, evaluate, examples_of
+from tests.evaluation.cells import Cells, Patch, evaluate, examples_of
 from tests.evaluation.fake_answerer import install
 from tests.metrics.test_abstention import abstention
 

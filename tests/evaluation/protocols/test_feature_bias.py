@@ -21,12 +21,12 @@ from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
 from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.documents import DataError
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
 WAYS = get_args(few_shot.Intervention)
+Ask = Callable[..., Cells]
 
 
 class FakeModel(TextModel):
@@ -50,9 +50,6 @@ class FakeModel(TextModel):
         for i, prompt in enumerate(prompts):
             explanation = f"So the answer is {self.label_of(prompt)}.\n\nMore"
             yield explanation if i % 5 else "I cannot tell."
-
-
-Ask = Callable[..., Cells]
 
 
 @pytest.fixture

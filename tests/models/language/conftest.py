@@ -23,7 +23,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("models")
     built = {kind: save(root / kind, kind) for kind in ("gpt2", "mamba", "t5", "bart")}
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
-    built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)
+    built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", bos=True)
     return built
 
 

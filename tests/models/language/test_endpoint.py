@@ -12,6 +12,8 @@ from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "sk-proj-SECRET0123456789"
+TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
+"""The log-probabilities that the endpoint reports of the next token, by prompt."""
 
 
 @pytest.fixture(autouse=True)
@@ -136,10 +138,6 @@ def test_tokens_that_begin_exactly_one_label_add_up() -> None:
         assert label_logprobs(tokens, ("no", "yes"), exact=exact) == pytest.approx(expected)
     assert label_logprobs(tokens, ("none", "yes"), exact=True)[0] == -math.inf
     assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)
-
-
-TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
-"""The log-probabilities that the endpoint reports of the next token, by prompt."""
 
 
 def most_probable(prompt: str, _: int) -> Reply:

@@ -145,7 +145,7 @@ def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path:
 @pytest.mark.parametrize("begins", [False, True])
 def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: Path) -> None:
     """An end token between a prompt and its answer would begin another text."""
-    folder = save(tmp_path / "gpt2", "gpt2", begins=begins)
+    folder = save(tmp_path / "gpt2", "gpt2", bos=begins)
     pairs = [(prompt, f" {answer}") for prompt in PROMPTS for answer in ("on the mat", "red")]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     special = [(token, IDS[token]) for token in ("<s>", "</s>")]

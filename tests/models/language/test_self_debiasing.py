@@ -27,6 +27,8 @@ SIZES: dict[str, dict[str, int]] = {
     "llama": {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
     | {"num_attention_heads": 2, "num_key_value_heads": 1},
 }
+numbers = st.floats(-8, 8, width=32)
+IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
 
 def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
@@ -57,9 +59,6 @@ def test_the_toys_of_the_oracle(oracle: Path) -> None:
     rows = toys["toy2_batch2_prefix2_lambda50"]
     actual = in_rows(torch.zeros(6, 1), torch.tensor(rows["scores_in"]))
     assert torch.allclose(actual, torch.tensor(rows["scores_out"]), atol=1e-5)
-
-
-numbers = st.floats(-8, 8, width=32)
 
 
 @given(st.lists(st.tuples(*[numbers] * 4), min_size=2, max_size=5), st.floats(0, 200))
@@ -98,9 +97,6 @@ def test_beams_are_those_of_the_authors_rows(kind: str, beams: int) -> None:
     assert continued(model, [TEXTS, *PREFIXED], new_tokens=NEW, beams=beams) == expected
     assert END not in chain(*expected)  # the end is suppressed, all have the same length
     assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
-
-
-IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
 
 def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:

@@ -20,6 +20,7 @@ PAIRS = [
     (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
     for i in range(max(len(EXPERIMENTS), len(BACKBONES)))
 ]
+FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
 @pytest.mark.parametrize(("experiment", "backbone", "turned"), PAIRS)
@@ -59,9 +60,6 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run(**command, capture_output=True, text=True, check=True)
     assert done.stdout.count("--help") >= len(calls)
     assert done.stderr.strip() == "[]"
-
-
-FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
 def stand_in(folder: Path, name: str, script: str) -> None:

@@ -23,6 +23,7 @@ from interventune.training.modules import advice
 from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config
 
 UNWATCHED = "--data.val_qa={} --data.val_groups={} --trainer.log_every_n_steps=1"
+Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 def fit(commands: Commands, *flags: str, steps: int = 1) -> Path:
@@ -65,9 +66,6 @@ def test_the_selection_score_needs_both_classes(commands: Commands, tmp_path: Pa
     assert found["val/bias/selection"] == pytest.approx((1 - mu["adversarial"]) + mu["ethical"])
     assert "val/bias/plain/none/mu" in found
     assert "val/bias/plain/selection" not in found
-
-
-Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ Runs = Callable[..., Path]
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
+NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
 def arguments(
@@ -57,9 +58,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Ru
             return folder / "runs" / experiment / "whole"
 
     return run
-
-
-NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
 @pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, NINE), (7, HALVES)])

@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[3]
 Sweep = Callable[..., str]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
 SMALL = {"study": "fake", "metric": "val/score", "direction": "maximize", "configs": []}
+GRID = {"space": {"x": [1.0, 2.0]}}
+SWEEPS = (path.stem for path in (ROOT / "configs" / "sweeps").glob("*.yaml"))
+OURS = sorted(name for name in SWEEPS if not name.endswith(".wandb"))
 
 
 def written(folder: Path, content: dict[str, Any]) -> str:
@@ -149,9 +152,6 @@ def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Sweep) -> 
     assert list(found["x"] + found["y"]) == pytest.approx(list(found["val/score"]))
 
 
-GRID = {"space": {"x": [1.0, 2.0]}}
-
-
 @pytest.mark.parametrize(
     ("content", "flags", "word"),
     [
@@ -184,10 +184,6 @@ def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(5)] == ["4", "5", "6", "GPU-ab", "4"]
-
-
-SWEEPS = (path.stem for path in (ROOT / "configs" / "sweeps").glob("*.yaml"))
-OURS = sorted(name for name in SWEEPS if not name.endswith(".wandb"))
 
 
 @pytest.mark.parametrize("name", OURS)

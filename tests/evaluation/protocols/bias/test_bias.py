@@ -13,19 +13,8 @@ from scipy.stats import spearmanr
 
 from interventune.data_modules.schema.groups import latent_strength, unadvised
 from tests.data_modules.fixtures.tiny_lists import decided
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import (
-    GROUPS,
-    Capsys,
-    Naive,
-    Patch,
-    evaluate,
-    examples_of,
-    save_ckpt,
-    save_folder,
-    save_groups,
-    told,
-)
+from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
+from tests.evaluation.checkpoints import GROUPS, Naive, save_ckpt, save_folder, save_groups
 from tests.evaluation.fake_answerer import install
 
 EX2 = "ex2_unqover_3subj"

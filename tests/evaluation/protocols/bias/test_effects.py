@@ -12,8 +12,7 @@ import pytest
 from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup, with_advice
 from interventune.data_modules.schema.questions import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 
 DOMAINS = {"diet": ("Ayan", "Boro"), "town": ("Celt", "Dorn"), "song": ("Erin", "Fara")}
 SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "irrelevant": 0.7}

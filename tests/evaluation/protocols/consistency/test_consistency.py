@@ -20,8 +20,7 @@ from interventune.metrics.intervals import interval_of_change
 from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Capsys, Patch, evaluate, examples_of, told
+from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
 from tests.evaluation.protocol_cases import write_rows
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
@@ -45,7 +44,7 @@ PLACE = {"checkpoint": "m", "method": "x"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("model"), "gpt2", padded=False, seed=4)
+    return save(tmp_path_factory.mktemp("model"), "gpt2", pad=False, seed=4)
 
 
 @pytest.fixture(scope="module")
