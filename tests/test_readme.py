@@ -103,9 +103,7 @@ SMALL = {
 """Flags that make commands short."""
 
 
-def test_commands_of_the_first_two_pages_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_two_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("mine.json", "my_dev.json"):
         Path(name).write_text(SHOWN_FILES[0][1])

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -111,9 +110,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(
-    folder: Path, *, positions: int = 256, spread: float = 0, more: Iterable[str] = ()
-) -> None:
+def save_causal(folder: Path, *, positions: int = 256, spread: float = 0, more: str = "") -> None:
     """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
     tokenizer = build_tokenizer("gpt2", [*vocabulary(), "good", "bad", "0", "1", *more])
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}

@@ -55,9 +55,7 @@ def test_its_report_is_that_of_evaluate(tmp_path: Path, opened: list[str]) -> No
     pd.testing.assert_frame_equal(frame_of(tmp_path / "w"), frame_of(tmp_path / "e"))
 
 
-def test_it_goes_on_shares_and_remembers(
-    tmp_path: Path, opened: list[str], monkeypatch: Patch, capsys: Capsys
-) -> None:
+def test_it_goes_on_and_remembers(tmp_path: Path, opened: list[str], monkeypatch: Patch) -> None:
     """Steps appear, one is deleted, one is written again, another watcher has one, a kill."""
     run, output = run_with(tmp_path / "run", ended=False), tmp_path / "w"
     file = "checkpoints/step_{:06}.ckpt"

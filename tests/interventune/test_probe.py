@@ -19,6 +19,9 @@ import interventune
 from interventune.probe import together
 from tests.support.processes import on_two_ranks
 
+Folders = dict[str, Path]
+Patch = pytest.MonkeyPatch
+Table = dict[tuple[str, ...], list[float]]
 STORIES, GROUPS, LIMIT = "stories:conversation_dev", "stories:heldout", 4
 SPANS, TEXTS = transformers.AutoModelForQuestionAnswering, transformers.AutoModelForCausalLM
 CLASSES = {"bert": SPANS, "llama": TEXTS}
@@ -47,9 +50,7 @@ def small(*sources: str, **options: Any) -> Any:
     return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=LIMIT, **options)
 
 
-def table(
-    protocol: str, source: str, *folders: Path, **flags: Any
-) -> dict[tuple[str, ...], list[float]]:
+def table(protocol: str, source: str, *folders: Path, **flags: Any) -> Table:
     """Value, low and high of the last folder, and of its change, by what tells cells apart."""
     named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
     flags |= {"checkpoint": named, "data": [source], "limit": LIMIT, "device": "cpu"}
@@ -60,7 +61,7 @@ def table(
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "lora"])
-def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_numbers_are_those_of_evaluate(name: str, folders: Folders, tmp_path: Path) -> None:
     start = folders["llama" if name == "lora" else name]
     model, tokenizer = opened(start)
     if name == "lora":
@@ -115,12 +116,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("source", "options", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    source: str,
-    options: dict[str, Any],
-    message: str,
-    folders: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, options: Any, message: str, folders: Folders, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("choices.jsonl").write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
@@ -203,7 +199,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
     torch.save(answers, Path(folder) / f"{rank}.pt")
 
 
-def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[str, Path]) -> None:
+def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: Folders) -> None:
     on_two_ranks(ask_on_rank, root := folders["bert"].parent)
     expected = {}
     for name, folder in folders.items():
@@ -220,7 +216,7 @@ def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[st
 
 
 @pytest.fixture
-def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def example(tmp_path: Path, monkeypatch: Patch) -> Any:
     """Runs an example with fewer questions."""
     monkeypatch.chdir(tmp_path)
 
@@ -234,7 +230,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo"])
-def test_examples_with_trainers_choose(kind: str, example: Any, folders: dict[str, Path]) -> None:
+def test_examples_with_trainers_choose(kind: str, example: Any, folders: Folders) -> None:
     if kind == "trainer":
         trainer: transformers.Trainer = example("trainer", folders["bert"], "out", 6)
     else:
@@ -255,7 +251,7 @@ def test_examples_with_trainers_choose(kind: str, example: Any, folders: dict[st
     assert seen[-1]["eval_val/score"] == metrics["eval_val/score"]
 
 
-def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: dict[str, Path]) -> None:
+def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: Folders) -> None:
     trainer = example("lightning", folders["llama"], "out", 2)
     scores = pd.read_csv(Path(trainer.logger.log_dir) / "metrics.csv")["val/score"].dropna()
     assert len(scores) == 3  # the start, and two epochs

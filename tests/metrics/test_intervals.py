@@ -101,14 +101,12 @@ def test_units_that_agree_count_as_one_answer_each() -> None:
     assert 0.6 < low < 1 == high
 
 
-def groups_of(
-    draw: np.random.Generator, size: float, noise: float
-) -> tuple[ClassGroups, dict[str, float]]:
+def groups_of(draw: np.random.Generator, size: float) -> tuple[ClassGroups, dict[str, float]]:
     """Groups of five subjects and three attributes, one of which turns preferences; the truth."""
     first, other = draw.integers(0, 5, GROUPS), draw.integers(1, 5, GROUPS)
     subject_NS, attribute_N = np.stack([first, (first + other) % 5], 1), draw.integers(0, 3, GROUPS)
     sign_N = np.sign(np.subtract(*subject_NS.T)) * (1 - 2 * (attribute_N == 1))
-    c_N = size * sign_N + noise * draw.normal(size=GROUPS)
+    c_N = size * sign_N + 0.2 * draw.normal(size=GROUPS)
     mean = (1 + 0.5 + 0 + 0.5 + 1) / 5  # a subject in the middle wins as often as it loses
     truth = {"mu": mean * size, "eta": mean * (size > 0), "theta": size}
     return ClassGroups(c_N, c_N, subject_NS, attribute_N, np.arange(GROUPS)), truth
@@ -120,7 +118,7 @@ def test_mu_eta_and_theta_by_preference(size: float, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(intervals, "DRAWS", 100)
     draw, held = np.random.default_rng(7), {"mu": 0, "eta": 0, "theta": 0}
     for _ in range(DRAWS):
-        groups, truth = groups_of(draw, size, 0.2)
+        groups, truth = groups_of(draw, size)
         for name, ((value, low, high, *_), (mean, _, most, *_)) in maxima(held, [groups]).items():
             held[name] += low <= truth[name] <= high
             assert low <= value <= high

@@ -70,16 +70,14 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("command", "wrong", "named"), MISTAKES)
-def test_wrong_flag(
-    command: str, wrong: str, named: str, given_files: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(("command", "wrong", "word"), MISTAKES)
+def test_wrong_flag(command: str, wrong: str, word: str, given_files: Path, tmp_path: Path) -> None:
     before = everything_in(given_files)
     places = {"given": given_files, "out": tmp_path}
-    entry, *arguments = (word.format(**places) for word in f"{GOOD[command]} {wrong}".split())
+    entry, *arguments = (part.format(**places) for part in f"{GOOD[command]} {wrong}".split())
     if "{{" in wrong:
         arguments = [*arguments[: -len(wrong.split())], wrong.format()]
-    refused(entry, arguments, named.format(**places))
+    refused(entry, arguments, word.format(**places))
     assert everything_in(given_files) == before
     names = [path.name for path in tmp_path.rglob("*")]
     assert not any(name.endswith((".ckpt", ".tmp", "metrics.json")) for name in names)

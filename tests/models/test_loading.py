@@ -87,9 +87,7 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
 
 
 @torch.no_grad()
-def test_an_export_says_what_it_cannot_hold(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_export_says_what_it_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     qa, inputs, folder = model("bert", "rationale"), rows([9]), tmp_path / "folder"
     path = save(tmp_path, qa)
     export(str(path), folder)

@@ -13,6 +13,7 @@ from interventune.models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/language/test_model_calls.py."""
+Inputs = dict[str, Tensor]
 PAD = 1
 VOCABULARY = 60
 
@@ -70,7 +71,7 @@ def to_pretrained(built: Any) -> Any:
     return pretrained
 
 
-def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
+def call(built: EncoderModel, inputs: Inputs) -> tuple[Any, ...]:
     """One question whose choices are the rows, or the rows with what their heads need."""
     if built.heads == "choice":
         return ({key: value[None] for key, value in inputs.items()},)
@@ -88,7 +89,7 @@ def cls_of(name: str, mask_BT: Tensor) -> Tensor:
     return first_B + mask_BT.sum(1) - 1 if name == "xlnet" else first_B
 
 
-def context_of(inputs: dict[str, Tensor]) -> Tensor:
+def context_of(inputs: Inputs) -> Tensor:
     """The middle of every row."""
     mask_BT = inputs["attention_mask"]
     rank_BT = mask_BT.cumsum(1) * mask_BT
@@ -110,9 +111,7 @@ def save(folder: Path, built: EncoderModel) -> Path:
     return folder / "last.ckpt"
 
 
-def rows(
-    lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False
-) -> dict[str, Tensor]:
+def rows(lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False) -> Inputs:
     """A padded batch of random rows; the same rows whatever the padding."""
     generator, shape = torch.Generator().manual_seed(seed), (len(lengths), width or max(lengths))
     names = ("input_ids", "attention_mask", "token_type_ids")

@@ -140,9 +140,7 @@ def test_the_folder_sets_no_precision(seeds: Commands, tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize("faster", [torch.float32, torch.bfloat16])
-def test_auto_is_the_faster_precision_and_stays(
-    faster: torch.dtype, commands: Commands, monkeypatch: Patch
-) -> None:
+def test_auto_precision_stays(faster: torch.dtype, commands: Commands, monkeypatch: Patch) -> None:
     chosen, other = ("32-true", "bf16-mixed")[:: 1 if faster == torch.float32 else -1]
     monkeypatch.setenv(precision.CHOSEN, "")  # so that it is forgotten afterwards
     monkeypatch.delenv(precision.CHOSEN)

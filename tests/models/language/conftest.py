@@ -27,10 +27,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return built
 
 
-def load_text_model(
-    folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any
-) -> Any:
-    options = {"device": "cpu", "batch_size": 8, "max_new_tokens": max_new_tokens, "chat": chat}
+def load_text_model(folder: Path | str, **how: Any) -> Any:
+    options = {"device": "cpu", "batch_size": 8, "max_new_tokens": 64, "chat": "auto"}
     return open_text_model(f"hf:{folder}", Asking(**(options | how)))
 
 

@@ -17,29 +17,28 @@ from tests.support.finished_runs import differences, same
 from tests.training.conftest import DROPOUT, Capture, Commands, SmallData, curves, failing, launch
 
 Runs = Callable[..., Path]
+LEI = "lei_few_shot"
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
 NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
-def arguments(
-    commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot"
-) -> list[str]:
+def arguments(commands: Commands, version: str, *flags: str, experiment: str = LEI) -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
     common = f"{DROPOUT} --run.version={version} --ckpt_path=auto"
     common += " --trainer.max_epochs=3 --trainer.log_every_n_steps=1 --model.learning_rate=1e-3"
-    common += " --data.groups_per_class=2" * (experiment == "lei_few_shot")
+    common += " --data.groups_per_class=2" * (experiment == LEI)
     return commands.of("fit", experiment, "roberta", common, *flags)
 
 
-def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:
+def fit(commands: Commands, version: str, *flags: str, experiment: str = LEI) -> Path:
     """Run it; its folder."""
     train(arguments(commands, version, *flags, experiment=experiment))
     return commands.root / experiment / version
 
 
-def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how: Any) -> int:
+def cut(commands: Commands, *flags: str, experiment: str = LEI, **how: Any) -> int:
     """Run it until it is disturbed; its exit code."""
     with pytest.raises(ENDS[how["kind"]]) as end:
         fit(commands, "cut", *flags, failing(**how), experiment=experiment)
@@ -50,7 +49,7 @@ def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how
 def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Runs:
     """A run that nothing disturbs; of the same flags there is one for all tests."""
 
-    def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
+    def run(*flags: str, experiment: str = LEI) -> Path:
         name = " ".join((experiment, *filter(None, flags)))
         with once(tmp_path_factory, name) as (folder, first):
             if first:

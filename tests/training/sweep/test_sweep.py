@@ -95,7 +95,7 @@ def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
     return command
 
 
-def test_results_of_other_data_are_not_shown_again(
+def test_results_of_other_data_are_refused(
     tmp_path: Path, sweep: Sweep, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -163,9 +163,7 @@ def test_continuations_match_transformers(folder: Path, files: Files, tmp_path: 
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-def test_perplexity_by_parts(
-    folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_perplexity_of_text(folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(writing, "RESERVED", CONTEXT - 4)
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
@@ -209,8 +207,6 @@ def test_endpoint_is_instructed_and_failures_counted(files: Files, tmp_path: Pat
     assert cells.n("average", **place, against="variant=default") == 3
 
 
-def test_swapped_prompts_are_refused(
-    folder: Path, files: Files, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_swapped_prompts(folder: Path, files: Files, tmp_path: Path, capsys: Capsys) -> None:
     swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
     assert "--adversarial" in told(capsys, *command(folder, swapped, tmp_path / "r"))
