@@ -109,7 +109,7 @@ PAIR = st.tuples(st.floats(0, 1), st.floats(0, 1))
 SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
 TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
 IDS = st.sampled_from(["", "ethical_rude-0"])
-GROUP = st.builds(make_group, attribute=TEXT, advice_id=IDS, advice=TEXT)
+GROUP = st.builds(make_group, act=TEXT, advice_id=IDS, note=TEXT)
 SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
 
 

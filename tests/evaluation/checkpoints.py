@@ -22,7 +22,7 @@ from interventune.models.backbones import Backbone, EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.models.heads.span import SpanModel
 from interventune.models.loading import load_pretrained, start
-from tests.models.tiny import to_pretrained
+from tests.models.tiny import loud, to_pretrained
 
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
@@ -42,13 +42,9 @@ def tiny_backbone(architecture: Any, **config: Any) -> Backbone:
 
 
 def tiny_model(architecture: str, seed: int = 0, **config: Any) -> SpanModel:
-    """Random weights, large enough that scores differ."""
     torch.manual_seed(seed)
-    model = start(tiny_backbone(architecture, **config), SpanModel)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3).add_(0.05 * torch.randn_like(parameter))
-    return model.eval()
+    model: SpanModel = loud(start(tiny_backbone(architecture, **config), SpanModel), 3)
+    return model
 
 
 def save_folder(folder: Path, architecture: str = "bert", seed: int = 0, **config: Any) -> Path:

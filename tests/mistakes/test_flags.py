@@ -3,71 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.mistakes.conftest import everything_in, refused
 
-LISTS = "--subjects {given}/subjects --templates {given}/templates --attributes {given}/attributes"
-TINY = "--checkpoint {given}/bert.ckpt --device cpu"
-RUN = "training fit -c lei_few_shot -c tiny_roberta -c {given}/small_run.yaml --run.root={out}/runs"
-GOOD = {
-    "unqover": f"data unqover {LISTS} --output {{out}}/x",
-    "lei": f"data lei {LISTS} --interventions {{given}}/interventions.json --output {{out}}/x",
-    "perturb": "data perturb --variant os --input {given}/squad.json --output {out}/x",
-    "predictions": "evaluation bias --predictions {given}/lei.json --output {out}/x",
-    "bias": f"evaluation bias --data {{given}}/groups.json {TINY} --output {{out}}/x",
-    "faithfulness": f"evaluation faithfulness --data {{given}}/questions.json {TINY} --output "
-    f"{{out}}/x",
-    "ask": f"evaluation ask --context Café. --question Who? {TINY} --output {{out}}/x",
-    "export": "models {given}/bert.ckpt {out}/x",
-    "fit": RUN,
-}
-MISTAKES = [
-    # a good command, what is wrong after it, and what the line names
-    ("unqover", "--no-such-flag 1", "--no-such-flag"),
-    ("lei", "--per-class 0", "--per-class"),
-    ("lei", "--disjoint-from {given}/rows.jsonl", "rows.jsonl"),
-    ("perturb", "--input {given}/none", "none"),
-    ("perturb", "--input stories:nowhere", "nowhere"),
-    ("perturb", "--input stories:dev?seed=x", "seed"),
-    ("perturb", "--input {given}/lei.json", "lei.json"),
-    ("predictions", "--predictions {given}/squad.json", "squad.json"),
-    ("predictions", "--checkpoint {given}/bert.ckpt", "--checkpoint"),
-    ("bias", "--checkpoint {given}/none.ckpt", "none.ckpt"),
-    ("bias", "--checkpoint a={given}/bert.ckpt a={given}/bert.ckpt", "a"),
-    ("bias", "--checkpoint openai:gpt", "openai:gpt"),
-    ("bias", "--data {given}/squad.json", "squad.json"),
-    ("bias", "--batch-size 0", "--batch-size"),
-    ("bias", "--device cuda:99", "cuda:99"),
-    ("faithfulness", "--data {given}/coqa.json --variants os", "bert.ckpt"),
-    ("faithfulness", "--predictions {given}/small_run.yaml", "ends in .jsonl"),
-    ("export", "{out}/y", "{out}/y"),
-    ("fit", "--trainer.max_step=3", "--trainer.max_step"),
-    ("fit", "--trainer.max_steps=many", "trainer.max_steps"),
-    ("fit", "--model=interventune.training.modules.advice.LEIModul", "LEIModul"),
-    ("fit", "--model.loss.ethical_wieght=2", "ethical_wieght"),
-    ("fit", "--model.loss.ethical_weight=-1", "ethical_weight"),
-    ("fit", "--model.learning_rate=-1", "model.learning_rate"),
-    ("fit", "--model={{init_args: {{learning_rate: .nan}}}}", "learning_rate"),
-    ("fit", "--seed_everything=-1", "seed_everything"),
-    ("fit", "--backbone.architecture=gpt", "backbone.architecture"),
-    ("fit", "--backbone.checkpoint=/no/such/folder", "/no/such/folder"),
-    ("fit", "--backbone.config={{hidden_sizes: 3}}", "hidden_sizes"),
-    ("fit", "--data.encoding.max_length=40", "max_length"),
-    ("fit", "--data.interventions={{trian: [os]}}", "trian"),
-    ("fit", "--data.train_qa=/no/such.json", "/no/such.json"),
-    ("fit", "--data.train_groups=[/no/such/groups.json]", "/no/such/groups.json"),
-    ("fit", "--run.name=../../elsewhere", "run.name"),
-    ("fit", "--run.name=a\x1bb", "run.name"),
-    ("fit", '--data.predict_qa={{"../x":"stories:dev"}}', "../x"),
-    ("fit", "--checkpoint.save_top_k=0", "save_top_k=0"),
-    ("fit", "--checkpoint.every_n_epochs=99 --checkpoint.monitor=null", "no best.ckpt"),
-    ("fit", "--checkpoint.every_n_train_steps=1 --checkpoint.monitor=val/qa/f1", "monitor=null"),
-    ("fit", "--ckpt_path=/no/such.ckpt", "/no/such.ckpt"),
-    ("fit", "--ckpt_path={given}/squad.json", "squad.json: no readable checkpoint"),
-    ("fit", "--ckpt_path=last", "ckpt_path"),
-    ("fit", "--checkpoint.monitor=val/qa/f7", "val/qa/f7"),
-    ("fit", "-c lei_fewshot", "lei_few_shot"),
-]
+TABLE = yaml.safe_load(Path(__file__).with_name("flags.yaml").read_text())
+GOOD, MISTAKES = TABLE["commands"], TABLE["mistakes"]
 
 
 @pytest.mark.parametrize(("command", "wrong", "word"), MISTAKES)
@@ -113,6 +54,6 @@ def test_a_broken_experiment_file_costs_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.yaml").write_bytes(content)
-    words = f"{RUN} -c bad.yaml".format(given=given_files, out=tmp_path).split()
+    words = f"{GOOD['fit']} -c bad.yaml".format(given=given_files, out=tmp_path).split()
     refused("training", words[1:], named)
     assert [path.name for path in tmp_path.iterdir()] == ["bad.yaml"]

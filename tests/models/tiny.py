@@ -49,14 +49,17 @@ MODELS = (
 """Architecture and heads of what must hold for every model: all encoders, and all heads."""
 
 
-def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
+@torch.no_grad()
+def loud(built: Any, times: float = 2) -> Any:
     """In evaluation mode, with weights large enough that inputs matter."""
+    for parameter in built.parameters():
+        parameter.mul_(times).add_(0.05 * torch.randn_like(parameter))
+    return built.eval()
+
+
+def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
     torch.manual_seed(seed)
-    built = start(backbone(name), heads_class(heads), **options).eval()
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
-    return built
+    return loud(start(backbone(name), heads_class(heads), **options))
 
 
 def to_pretrained(built: Any) -> Any:

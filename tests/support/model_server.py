@@ -9,25 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-Fault = Literal[
-    "",
-    "generated only",
-    "order-dependent",
-    "two begin tokens",
-    "HTTP 500 with echo",
-    "-9999",
-    "another order",
-    "slow",
-    "closes connections",
-    "one prompt a request",
-    "five log-probabilities",
-    "dies",
-]
+Fault = str
+"""As `spoil` and `serve_model` name them."""
 
 
 @dataclass
@@ -53,7 +41,7 @@ class Completer:
         end = self.model.config.eos_token_id
         ids, logprobs = list(row), [None, *self.logprobs(row)]
         while len(ids) < len(row) + request["max_tokens"]:
-            step_V = self.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            step_V = self.after(ids)
             ids.append(int(step_V.argmax()))
             logprobs.append(float(step_V.max()))
             if ids[-1] == end:
@@ -64,15 +52,13 @@ class Completer:
             tokens = self.tokenizer.convert_ids_to_tokens(ids)
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": logprobs}
         elif request.get("logprobs"):
-            value_K, id_K = (
-                self.model(torch.tensor([row]))
-                .logits[0, -1]
-                .log_softmax(-1)
-                .topk(request["logprobs"])
-            )
+            value_K, id_K = self.after(row).topk(request["logprobs"])
             names = self.tokenizer.convert_ids_to_tokens(id_K.tolist())
             choice["logprobs"] = {"top_logprobs": [dict(zip(names, value_K.tolist(), strict=True))]}
         return choice
+
+    def after(self, ids: list[int]) -> torch.Tensor:
+        return self.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
 
     def logprobs(self, row: list[int]) -> list[float]:
         log_TV = self.model(torch.tensor([row])).logits[0, :-1].log_softmax(-1)

@@ -56,10 +56,7 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
 
 
 def decoded(
-    spans: list[tuple[float, int, int]],
-    types: list[tuple[float, float, float]],
-    *classes: tuple[int, float],
-    question: str = "Were they red or blue?",
+    spans: Any, types: Any, *classes: tuple[int, float], question: str = "Were they red or blue?"
 ) -> Answer:
     """The answer to windows: spans (score, start, end), scores of types, and (class, score)."""
     asked, count = Question("q", STORY, question, ["5"], "span", ""), len(spans)

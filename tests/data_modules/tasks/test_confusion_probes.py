@@ -1,7 +1,6 @@
 """What the confusion probes change, and what they never change."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import confusion_probes as probes
 from interventune.storage.documents import DataError
 
@@ -110,13 +108,6 @@ def test_probes_never_take_texts_of_the_same_prompt(seed: int) -> None:
     assert set(probes.choice_paralysis(examples, seed, [0], 3)[0].donors) == {2, 3}
     most = probes.choice_paralysis(examples, seed, [0], 3, np.ones((1, 4)))
     assert most[0].donors == (2, 3), "ties go to the lower index"
-
-
-def test_irregularities_of_piqa_are_the_papers(shared: Path) -> None:
-    """910 of 1,838 (section 4.1)."""
-    piqa = shared / "data/piqa"
-    questions = read_choices(f"{piqa}/valid.jsonl+{piqa}/valid-labels.lst")
-    assert probes.irregularities(questions).startswith("The first choice is right in 49.5 %.")
 
 
 def test_irregularities_without_words() -> None:

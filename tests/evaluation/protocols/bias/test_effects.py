@@ -24,7 +24,7 @@ def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -
     """Each question without advice, with adversarial, ethical (twice), and of other domains."""
     records = []
     for domain, i in product(domains, range(6)):
-        plain = make_group(*DOMAINS[domain], attribute=f"was {i % 3}")
+        plain = make_group(*DOMAINS[domain], act=f"was {i % 3}")
         question = replace(plain, template=str(i), domain=domain)
         make = random.Random(f"{domain}/{i}")
         c = make.uniform(0.4, 0.8)
