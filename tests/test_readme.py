@@ -96,10 +96,8 @@ def test_every_file_that_the_pages_name_exists() -> None:
 
 
 TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
-SMALL = {
-    "train": f"{TRAIN} --data.limit_train_qa=64 --data.limit_val_qa=16",
-    "evaluate": "--limit=12 --device=cpu",
-}
+TRAIN += " --data.limit_train_qa=64 --data.limit_val_qa=16"
+SMALL = {"train": TRAIN, "evaluate": "--limit=12 --device=cpu"}
 """Flags that make commands short."""
 
 

@@ -68,11 +68,8 @@ def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Pa
 
 
 def rows_of(value_SN: list[list[float]], first: int = 0) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame({"x": value_N, "unit": np.arange(len(value_N)) // 2, "run": f"{first + s}"})
-        for s, value_N in enumerate(value_SN)
-    ]
-    return pd.concat(parts)
+    unit_N, runs = np.arange(len(value_SN[0])) // 2, enumerate(value_SN, first)
+    return pd.concat(pd.DataFrame({"x": x_N, "unit": unit_N, "run": f"{s}"}) for s, x_N in runs)
 
 
 def test_the_mean_over_seeds_and_its_change() -> None:
@@ -121,10 +118,8 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for seed in ("seed_2", "seed_10")
     ]
     assert named_models(["c"]) == [Model("c", "c/checkpoint-5", "", 5)]
-    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == [
-        Model("gpt2", "hf:gpt2"),
-        Model("z", "openai:m@http://h/v1"),
-    ]
+    others = [Model("gpt2", "hf:gpt2"), Model("z", "openai:m@http://h/v1")]
+    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == others
     mistakes = {"no/*.ckpt": "no/", "b,b/checkpoints/best.ckpt": "mixes", "b,b": "twice"}
     for mistake, word in mistakes.items():
         with pytest.raises(ValueError, match=word):

@@ -52,11 +52,8 @@ def sign(value: float) -> float:
 
 def naive_class(batch: Batch, k: int) -> dict[str, Any]:
     """Every aggregate of class k."""
-    rows = [
-        (score, *pair, a)
-        for score, c, pair, a in zip(*(value.tolist() for value in batch), strict=True)
-        if c == k
-    ]
+    columns = (value.tolist() for value in batch)
+    rows = [(score, *pair, a) for score, c, pair, a in zip(*columns, strict=True) if c == k]
     result: dict[str, Any] = {"n": len(rows)}
     for suffix, change in (("", lambda s: s), ("_normalised", naive_normalised)):
         xa, pairs = defaultdict(list), defaultdict(list)

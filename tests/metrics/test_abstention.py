@@ -32,9 +32,8 @@ def test_precision_recall_and_f1_are_scikit_learns(rows: list[tuple[bool, bool, 
     abstained, unanswerable, right = zip(*rows, strict=True)
     actual = abstention(abstained, unanswerable, right)
     classes = np.array(unanswerable, int), np.array(abstained, int)
-    (precision, _), (recall, answered_recall), (f1, answered_f1), _ = (
-        precision_recall_fscore_support(*classes, labels=[1, 0], zero_division=np.nan)
-    )
+    theirs = precision_recall_fscore_support(*classes, labels=[1, 0], zero_division=np.nan)
+    (precision, _), (recall, answered_recall), (f1, answered_f1), _ = theirs
     expected = {"abstention_recall": recall, "abstention_precision": precision}
     expected |= {"abstention_f1": f1, "answered_f1": answered_f1}
     expected |= {"over_abstention": 1 - answered_recall, "grounded_f1": (f1 + answered_f1) / 2}

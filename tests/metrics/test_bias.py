@@ -16,9 +16,8 @@ NAMES = ("mu", "eta", "theta", "mu_normalised")
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
 """A worked example: subjects (alpha, beta)."""
 
-scores = st.lists(st.floats(0, 1), min_size=8, max_size=8).map(
-    lambda values: torch.tensor(values, dtype=torch.float64).view(1, 4, 2)
-)
+eight = st.lists(st.floats(0, 1), min_size=8, max_size=8)
+scores = eight.map(lambda values: torch.tensor(values, dtype=torch.float64).view(1, 4, 2))
 
 
 def measures_of(batch: Batch, k: int) -> dict[str, float]:

@@ -116,10 +116,9 @@ def test_what_may_start_from_what(old_heads: str, tmp_path: Path) -> None:
         assert fingerprint(new.encoder) == fingerprint(old.encoder)
         if "choice" not in (old_heads, new_heads):
             context_BT = inputs["attention_mask"] != 0
-            output, before = (
-                qa(inputs) if qa.heads == "span" else qa(inputs, context_BT)
-                for qa in (new.eval(), old)
-            )
+            arguments = (inputs, context_BT)
+            pair = (qa(*arguments[: 1 + (qa.heads != "span")]) for qa in (new.eval(), old))
+            output, before = pair
             torch.testing.assert_close(output.start_BT, before.start_BT)
             if new_heads != "xlnet":
                 assert torch.equal(output.end_BT, before.end_BT)

@@ -68,21 +68,16 @@ VALUES = st.recursive(
 )
 
 
-@given(
-    document=st.dictionaries(st.text(), VALUES, max_size=5),
-    indent=st.sampled_from([None, 4]),
-    mark=st.sampled_from(["", "\ufeff"]),
-)
+DOCUMENTS = st.dictionaries(st.text(), VALUES, max_size=5)
+
+
+@given(DOCUMENTS, st.sampled_from([None, 4]), st.sampled_from(["", "\ufeff"]))
 def test_streaming_gives_what_parsing_at_once_gives(
     tmp_path_factory: pytest.TempPathFactory, document: Any, indent: int | None, mark: str
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "file.json"
     path.write_text(mark + json.dumps(document, indent=indent), encoding="utf-8")
-    assert (
-        list(documents.stream_object(path))
-        == list(document.items())
-        == list(load_json(path).items())
-    )
+    assert [*documents.stream_object(path)] == [*document.items()] == [*load_json(path).items()]
     assert indent or [row for _, row in json_lines(path)] == [document]
 
 

@@ -119,9 +119,8 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     names: Any = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
     names["additional_special_tokens"] = special
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-    fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
-    )
+    begin: Any = {"special_tokens": [("<s>", fast.bos_token_id)]}
+    fast.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A", **begin)
     fast.chat_template = TEMPLATES[template]
     return fast
 
@@ -143,11 +142,9 @@ PLACES = [
 """Messages with slots, and what they are with advice and without."""
 
 
-@pytest.mark.parametrize(
-    ("template", "place"),
-    [("chat", 1), ("chat", 2), ("plain", 0), ("plain", 1), ("space", 0), ("space", 2)],
-)
-def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: int) -> None:
+@pytest.mark.parametrize("case", ["chat 1", "chat 2", "plain 0", "plain 1", "space 0", "space 2"])
+def test_a_row_is_the_conversation_in_the_chat_template(case: str) -> None:
+    template, place = case[:-2], int(case[-1])
     tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 

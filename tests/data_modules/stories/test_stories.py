@@ -171,10 +171,8 @@ def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: in
 
 
 def test_splits_share_no_domain() -> None:
-    train, dev, test = (
-        {name for g in draw(DomainSet(split, 150)) for name in (g.domain, g.advice_domain)}
-        for split in get_args(Split)
-    )
+    drawn = (draw(DomainSet(split, 150)) for split in get_args(Split))
+    train, dev, test = ({x for g in part for x in (g.domain, g.advice_domain)} for part in drawn)
     assert train & dev == train & test == dev & test == {""}
 
 

@@ -81,10 +81,8 @@ def test_probes_draw_by_seed_benchmark_and_probe() -> None:
     other = [replace(example, benchmark="other") for example in MANY]
     wrong: probes.OtherText = "wrong_question"
     changes = (MANY, wrong, 0), (MANY, wrong, 1), (other, wrong, 0), (MANY, "no_right_answer", 0)
-    first, *rest = (
-        [example.donors[0] for example in probes.with_other_text(*change, range(200))]
-        for change in changes
-    )
+    changed = (probes.with_other_text(*change, range(200)) for change in changes)
+    first, *rest = ([example.donors[0] for example in examples] for examples in changed)
     for again in rest:
         assert sum(a == b for a, b in zip(first, again, strict=True)) < 10
 

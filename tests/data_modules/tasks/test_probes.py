@@ -100,10 +100,8 @@ def test_pairs_of_colours_exchange_the_answer() -> None:
     assert len({pair.story_org for pair in pairs}) == 130
 
 
-ROWS: list[dict[str, Any]] = [
-    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}}
-    for n in range(60)
-]
+TOXIC = [{"text": f"the {n}. cat", "toxicity": n / 60} for n in range(60)]
+ROWS: Any = [{"challenging": n % 3 == 0, "prompt": prompt} for n, prompt in enumerate(TOXIC)]
 
 
 def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[list[str]]:

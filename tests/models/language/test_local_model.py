@@ -58,9 +58,10 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
     assert model.identity != declined.identity
 
 
-@pytest.mark.parametrize(
-    ("name", "room"), [("gpt2", CONTEXT - NEW), ("bart", CONTEXT - 1), ("t5", 999)]
-)
+ROOM = {"gpt2": CONTEXT - NEW, "bart": CONTEXT - 1, "t5": 999}
+
+
+@pytest.mark.parametrize(("name", "room"), ROOM.items())
 def test_prompts_that_do_not_fit_fail_alone(folders: dict[str, Path], name: str, room: int) -> None:
     """BART's </s> takes a place; T5's positions are relative: all fit."""
     model = load_text_model(folders[name], max_new_tokens=NEW, batch_size=2)

@@ -155,9 +155,8 @@ def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: P
         answers.append(list(model.complete(PROMPTS)))
         labels = torch.tensor(list(model.next_token_logprobs(PROMPTS, ["red", "blue"])))
         numbers.append([*likelihoods(model, pairs)[0], *labels.flatten().tolist()])
-        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-            "<s> $A </s>" if begins else "$A </s>", special_tokens=special
-        )
+        around = processors.TemplateProcessing("<s> " * begins + "$A </s>", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = around
         tokenizer.save_pretrained(folder)
     assert tokenizer("the cat")["input_ids"][-1] == IDS["</s>"]
     assert answers[0] == answers[1]

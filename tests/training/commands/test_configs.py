@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,8 @@ BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas")
 HEAVY += ("datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
-PAIRS = [
-    (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
-    for i in range(max(len(EXPERIMENTS), len(BACKBONES)))
-]
+LONGER = zip_longest(EXPERIMENTS, BACKBONES)
+PAIRS = [(e or EXPERIMENTS[-1], b or BACKBONES[-1], i % 8 == 0) for i, (e, b) in enumerate(LONGER)]
 FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
