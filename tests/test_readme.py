@@ -32,6 +32,10 @@ from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = "configs|docs|data_modules|models|losses|metrics|evaluation"
+TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
+TRAIN += " --data.limit_train_qa=64 --data.limit_val_qa=16"
+SMALL = {"train": TRAIN, "evaluate": "--limit=12 --device=cpu"}
+"""Flags that make commands short."""
 
 
 def quoted(flags: str) -> str:
@@ -93,12 +97,6 @@ def test_every_file_that_the_pages_name_exists() -> None:
         text = re.sub(r"^```\w+ \S+$", "```", (ROOT / page).read_text(), flags=re.M)  # new files
         for path in re.findall(rf"(?:tests/)?(?:{ROOMS})/[\w/]+(?:\.\w+)+", text):
             assert (ROOT / path).exists(), f"{page}: {path}"
-
-
-TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
-TRAIN += " --data.limit_train_qa=64 --data.limit_val_qa=16"
-SMALL = {"train": TRAIN, "evaluate": "--limit=12 --device=cpu"}
-"""Flags that make commands short."""
 
 
 def test_the_first_two_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

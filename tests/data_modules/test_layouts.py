@@ -22,6 +22,10 @@ ROW: dict[str, Any] = {"id": "1", "context": TEXT, "question": "Where?"}
 ROW |= {"answers": {"text": ["Oslo"], "answer_start": [24]}}
 OTHER = ROW | {"id": "2", "question": "And?"}
 Found = list[tuple[str, list[tuple[int, str]]]]
+PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
+BBQ = {"label": 2, "context": "A and B met.", "question": "Who?"}
+BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
+SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
 
 
 def nested(*lists: Any, **more: Any) -> dict[str, Any]:
@@ -257,12 +261,6 @@ def test_defects_are_named_together(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=message) as caught:
         list(read_questions(saved(tmp_path, content)))
     assert len(str(caught.value)) < 2000
-
-
-PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
-BBQ = {"label": 2, "context": "A and B met.", "question": "Who?"}
-BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
-SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
 
 
 def save_lines(path: Path, rows: Iterable[Any]) -> Path:

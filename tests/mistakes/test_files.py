@@ -21,16 +21,10 @@ from tests.mistakes.conftest import GIVEN, everything_in, outcome, refused
 PERTURB = "data perturb --variant os --input {file} --output {out}/x"
 PREDICTED = "evaluation bias --predictions {file} --output {out}/x"
 ABSENT = "--checkpoint no-such.ckpt --output {out}/x"
-COMMANDS = {
-    "squad.json": PERTURB,
-    "coqa.json": PERTURB,
-    "hotpotqa.json": PERTURB,
-    "rows.jsonl": PERTURB,
-    "lei.json": PREDICTED,
-    "unqover.json": PREDICTED,
-    "pairs.jsonl": f"evaluation negation --pairs {{file}} {ABSENT}",
-    "piqa.jsonl": f"evaluation confusion --input {{file}} {ABSENT}",
-}
+COMMANDS = dict.fromkeys(("squad.json", "coqa.json", "hotpotqa.json", "rows.jsonl"), PERTURB)
+COMMANDS |= {"lei.json": PREDICTED, "unqover.json": PREDICTED}
+COMMANDS |= {"pairs.jsonl": f"evaluation negation --pairs {{file}} {ABSENT}"}
+COMMANDS |= {"piqa.jsonl": f"evaluation confusion --input {{file}} {ABSENT}"}
 BYTES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda raw: b"",
     "cut off": lambda raw: raw[: len(raw) // 3],

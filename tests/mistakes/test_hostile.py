@@ -21,17 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("data_modules", "models", "training", "evaluation", "interventune")
 OWN = {"from_pretrained(model.eval(), name)", "PeftConfig.from_pretrained(path)"}
 """Calls that open no files, or files without classes."""
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
 
 
 def test_no_call_runs_the_code_of_a_folder() -> None:
-    calls = [
-        call
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("from_pretrained")
-    ]
-    texts = [ast.unparse(call) for call in calls]
+    files = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    calls = [x for file in files for x in ast.walk(ast.parse(file)) if isinstance(x, ast.Call)]
+    texts = [ast.unparse(x) for x in calls if ast.unparse(x.func).endswith("from_pretrained")]
     assert len(texts) >= 6
     assert {text for text in texts if "trust_remote_code=False" not in text} == OWN
 
@@ -41,12 +40,6 @@ def test_processes_are_started_without_the_current_folder() -> None:
         text = (ROOT / path).read_text()
         assert text.count("sys.executable, ") == text.count('sys.executable, "-P", "-m"') > 0
     assert 'sys.executable, "-P", "-m"' in (ROOT / "evaluation/reproduce/run.py").read_text()
-
-
-BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n"
-    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
 
 
 @pytest.mark.parametrize("text", [BOMB, "a: &a {b: *a}", "a: &a [*a]", "a: 1\nb: 2\na: 3"])

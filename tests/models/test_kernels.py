@@ -16,20 +16,19 @@ from interventune.models.heads.span import SpanModel
 from interventune.models.loading import start
 from tests.models.tiny import NAMES, at, rows
 
-
-def heads(dtype: torch.dtype) -> list[Tensor]:
-    """Query, key and value (2, 3, 9, 8) as an encoder makes them: views of (B, T, H, D)."""
-    generator = torch.Generator().manual_seed(0)
-    states = [torch.randn(2, 9, 3, 8, generator=generator).to(dtype) for _ in range(3)]
-    return [x.transpose(1, 2).detach().requires_grad_() for x in states]
-
-
 SEEN = torch.ones(2, 1, 1, 9, dtype=torch.bool)
 SEEN[1, ..., 7:] = False
 PADDING = SEEN.expand(2, 1, 9, 9)
 """The second row has two tokens of padding."""
 LOCAL = ((torch.arange(9) - torch.arange(9).unsqueeze(1)).abs() <= 2).expand(2, 1, 9, 9)
 """Every token sees its neighbours; the rows differ, as in a sliding window."""
+
+
+def heads(dtype: torch.dtype) -> list[Tensor]:
+    """Query, key and value (2, 3, 9, 8) as an encoder makes them: views of (B, T, H, D)."""
+    generator = torch.Generator().manual_seed(0)
+    states = [torch.randn(2, 9, 3, 8, generator=generator).to(dtype) for _ in range(3)]
+    return [x.transpose(1, 2).detach().requires_grad_() for x in states]
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 3e-2)])

@@ -20,6 +20,8 @@ CONTEXT = "A  TOL, met Kess.  " * 8 + "a rude tol"
 STORY = "He had 5 red or blue kites."
 TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
 scores = st.floats(0, 1, width=32)
+TYPES = [(0.02, (2, 0.05), (1, 0.05), "red"), (0.5, (2, 0.05), (1, 0.05), "no")]
+TYPES += [(0.02, (4, 0.7), (1, 0.05), "three"), (0.02, (4, 0.1), (2, 0.8), "blue")]
 
 
 def question(text: str, context: str = CONTEXT) -> QAExample:
@@ -86,15 +88,7 @@ def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answe
     assert decoded(spans, types).text == answer
 
 
-@pytest.mark.parametrize(
-    ("no", "number", "option", "answer"),
-    [
-        (0.02, (2, 0.05), (1, 0.05), "red"),
-        (0.5, (2, 0.05), (1, 0.05), "no"),
-        (0.02, (4, 0.7), (1, 0.05), "three"),
-        (0.02, (4, 0.1), (2, 0.8), "blue"),
-    ],
-)
+@pytest.mark.parametrize(("no", "number", "option", "answer"), TYPES)
 def test_xlnet_answers_the_likeliest_type(no: float, number: Any, option: Any, answer: str) -> None:
     window = [(-1.0, 4, 4)], [(0.01, no, 0.03)], number, option
     assert decoded(*window).text == answer

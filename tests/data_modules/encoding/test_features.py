@@ -64,14 +64,9 @@ def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
     rows = rows_of(context, kind, query, order=order, max_length=48, doc_stride=12)
     single, first = tokenizer(kind), order == "question_first"
     others = len(single.tokenize(query)) + single.num_special_tokens_to_add(pair=True)
-    expected = single(
-        *((query, context) if first else (context, query)),
-        truncation="only_second" if first else "only_first",
-        max_length=48,
-        stride=48 - others - 12,
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
+    how = {"truncation": "only_second" if first else "only_first", "stride": 48 - others - 12}
+    how |= {"max_length": 48, "return_overflowing_tokens": True, "return_offsets_mapping": True}
+    expected = single(*((query, context) if first else (context, query)), **how)
     assert len(rows) > 3
     assert [row.input_ids_T.tolist() for row in rows] == expected["input_ids"]
     for i, row in enumerate(rows):

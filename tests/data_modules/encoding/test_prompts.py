@@ -26,6 +26,10 @@ from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 TEXT = ["text", "question", "answer", "anna", "sits", "who"]
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
+TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
+EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
+LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
@@ -187,12 +191,6 @@ def test_chat_that_cannot_be_is_refused() -> None:
         encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
         with pytest.raises(DataError, match=r"the chat template|chat template fails"):
             QASet([BO], tokenizer, encoding)
-
-
-ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
-TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
-EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
-LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
 
 
 def choice_set(kind: str, *examples: ChoiceQuestion, **encoding: Any) -> ChoiceSet:

@@ -29,6 +29,10 @@ HOUSE = (
 _WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
 _TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
 _SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
+VARR, ONE = "Ulla Mill stands on the Varr.", "It has one wheel."
+MILL = [f"{VARR} ", f" {ONE}", "It\tis  old.", f" {ONE}"]
+ULLA = ["Ulla was a miller.", " She lived in Torp. "]
+JOINED = f"{VARR} {ONE}It is old. {ONE} Ulla was a miller. She lived in Torp."
 
 
 def piece(text: str, of: str = HOUSE) -> Span:
@@ -185,12 +189,6 @@ def test_the_worked_examples_of_coqa(oracle: Path) -> None:
     assert examples[1].references == ("Tom", "her brother", "Tom", "Her brother Tom")
     assert examples[10].references == ("90", "90", "90 steps", "ninety")
     assert {example.domain for example in examples} == {"mctest", "gutenberg"}
-
-
-VARR, ONE = "Ulla Mill stands on the Varr.", "It has one wheel."
-MILL = [f"{VARR} ", f" {ONE}", "It\tis  old.", f" {ONE}"]
-ULLA = ["Ulla was a miller.", " She lived in Torp. "]
-JOINED = f"{VARR} {ONE}It is old. {ONE} Ulla was a miller. She lived in Torp."
 
 
 def hotpotqa(**changes: Any) -> QAExample:

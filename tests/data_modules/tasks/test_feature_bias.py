@@ -18,6 +18,12 @@ from interventune.data_modules.tasks.features import LabelledText, Recipe, recip
 from interventune.storage.documents import DataError, load_json
 
 TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
+PAIRS = [
+    {"premise": f"The {i} cat sat.", "hypothesis": f"The {i} {word}.", "label": label, "genre": "x"}
+    for i in range(12)
+    for word in ("cat", "dog")
+    for label in (0 if i % 2 else 1, 2, -1)
+]
 
 
 def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
@@ -141,14 +147,6 @@ def run(folder: Path, rows: list[dict[str, Any]], flags: str = "", recipe: str =
 def sizes(task: FeatureTask) -> list[int]:
     """Numbers of tests in 1_1, 0_0, 1_0 and 0_1."""
     return [len(task.tests[cell]) for cell in CELLS]
-
-
-PAIRS = [
-    {"premise": f"The {i} cat sat.", "hypothesis": f"The {i} {word}.", "label": label, "genre": "x"}
-    for i in range(12)
-    for word in ("cat", "dog")
-    for label in (0 if i % 2 else 1, 2, -1)
-]
 
 
 def test_command_makes_a_papers_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

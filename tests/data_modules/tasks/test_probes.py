@@ -18,6 +18,8 @@ STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
 ANSWERS = {"answer_org": "Yes.", "answer_mod": "no"}
 ROW: dict[str, Any] = {"id": "s1", "dataset": "coqa", "turn_id": 3, "question": "Was she late?"}
 ROW |= {"history": [["Who came?", "Mara"]], **STORIES, **ANSWERS}
+TOXIC = [{"text": f"the {n}. cat", "toxicity": n / 60} for n in range(60)]
+ROWS: Any = [{"challenging": n % 3 == 0, "prompt": prompt} for n, prompt in enumerate(TOXIC)]
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -98,10 +100,6 @@ def test_pairs_of_colours_exchange_the_answer() -> None:
     questions = [question for pair in pairs for question in pair.examples()]
     assert [answers[x.context, x.question] for x in questions] == [("yes",), ("no",)] * 130
     assert len({pair.story_org for pair in pairs}) == 130
-
-
-TOXIC = [{"text": f"the {n}. cat", "toxicity": n / 60} for n in range(60)]
-ROWS: Any = [{"challenging": n % 3 == 0, "prompt": prompt} for n, prompt in enumerate(TOXIC)]
 
 
 def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[list[str]]:

@@ -24,6 +24,7 @@ PAIRS = tuple((prompt, continuation) for prompt in PROMPTS for continuation in C
 LABELS = ("red", "blue")
 SIMILAR = ("the cat sat on the mat . who ?", "the cat sat on the dog .", "the cat sat")
 SIMILAR += ("the cat sat on the mat . where is the cat ?", "the cat ran")
+ROOM = {"gpt2": CONTEXT - NEW, "bart": CONTEXT - 1, "t5": 999}
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
@@ -56,9 +57,6 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
     declined = load_text_model(chat, max_new_tokens=NEW, chat="never")
     assert list(declined.complete(prompts)) == [greedy(plain, text, NEW) for text in prompts]
     assert model.identity != declined.identity
-
-
-ROOM = {"gpt2": CONTEXT - NEW, "bart": CONTEXT - 1, "t5": 999}
 
 
 @pytest.mark.parametrize(("name", "room"), ROOM.items())

@@ -163,20 +163,18 @@ def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: P
     assert numbers[0] == pytest.approx(numbers[1], abs=1e-6)
 
 
+UNFINISHED, EMPTY = TextFailure("unfinished thinking"), TextFailure("empty answer")
 REPLIES = {
-    "<think>Rome? No.</think>\n\nParis.": "Paris.",
-    "<think>\n\n</think>\n\nParis.": "Paris.",
-    "Rome? No.</think>\n\nParis.": "Paris.",  # the template opened it
+    "<think>Rome? No.</think>\n\nParis": "Paris",
+    "<think>\n\n</think>\n\nParis": "Paris",
+    "Rome? No.</think>\n\nParis": "Paris",  # the template opened it
     "<thinking>a</thinking><thinking>b</thinking> Paris": "Paris",
-    "[THINK]Rome?[/THINK]Paris": "Paris",
-    "◁think▷Rome?◁/think▷Paris": "Paris",
     "<|begin_of_thought|>Rome<|end_of_thought|>Paris": "Paris",
     "I think <b>Paris</b>": "I think <b>Paris</b>",
-    "<think>Rome? No.": TextFailure("unfinished thinking"),
-    "<think>a</think><think>b": TextFailure("unfinished thinking"),
-    "<think>a</think>  ": TextFailure("empty answer"),
-    "": TextFailure("empty answer"),
 }
+REPLIES |= {"[THINK]Rome?[/THINK]Paris": "Paris", "◁think▷Rome?◁/think▷Paris": "Paris"}
+REPLIES |= {"<think>Rome? No.": UNFINISHED, "<think>a</think><think>b": UNFINISHED}
+REPLIES |= {"<think>a</think>  ": EMPTY, "": EMPTY}
 
 
 @pytest.mark.parametrize("text", REPLIES)
