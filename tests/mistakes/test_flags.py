@@ -39,14 +39,11 @@ def test_nothing_is_written_over(command: str, given_files: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (b"data:\n  val_qa: {main: x", "bad.yaml"),
-        (b"- 1\n- 2\n", "bad.yaml"),
-        (b"nonsense: 1\n", "nonsense"),
-        (b"# caf\xe9\n", "bad.yaml"),
+        *((text, "bad.yaml") for text in (b"data:\n  val_qa: {main: x", b"- 1\n", b"# caf\xe9\n")),
         (b"[" * 5000, "bad.yaml"),
-        (b"run:\n  name: a\n  root: b\n  name: c\n", "line 4: not YAML: name occurs twice"),
         (b"data: !!python/object/apply:os.system ['touch trapped']\n", "bad.yaml"),
-        (b"model: {class_path: torch.nn.Linear}\n", "model"),
+        (b"run:\n  name: a\n  root: b\n  name: c\n", "line 4: not YAML: name occurs twice"),
+        *((b"nonsense: 1\n", "nonsense"), (b"model: {class_path: torch.nn.Linear}\n", "model")),
     ],
 )
 def test_a_broken_experiment_file_costs_one_line(

@@ -106,9 +106,7 @@ RUNS += ["lei_few_shot llama", "lei_planted qwen3", "squad_ot llama lora", "squa
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_every_experiment_resumes_evaluates_and_exports(
-    case: str, commands: Commands, tmp_path: Path
-) -> None:
+def test_every_experiment_goes_all_the_way(case: str, commands: Commands, tmp_path: Path) -> None:
     experiment, architecture, *lora = case.split()
     groups = experiment.startswith("lei")
     flags = "--run.version=a --model.learning_rate=1e-3 --trainer.log_every_n_steps=1"

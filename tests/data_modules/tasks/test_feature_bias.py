@@ -35,28 +35,20 @@ def of(feature: Any, **options: Any) -> Recipe:
     return Recipe(feature=feature, options=options)
 
 
-CASES: list[tuple[Recipe | str, str, int | None]] = [
-    ("sa_sentiment_punctuation", "Great! ", 1),
-    ("sa_sentiment_punctuation", "Great. Really.", 0),
-    ("sa_sentiment_punctuation", "Great?", None),
-    ("sa_sentiment_lexicon_food", "The FOOD was cold.", 1),
-    ("sa_sentiment_lexicon_food", "A foodie wrote it.", 0),
-    (of("uppercase"), "I said NO", 1),
-    (of("uppercase"), "I said no", 0),  # a single letter does not count
-    (of("shorter"), "a b c|a b", 1),
-    (of("shorter"), "a b|c d", None),
-    (of("overlap"), "Anna left the ball, and went.|Anna left.", 1),
-    (of("overlap"), "Anna left the ball.|Ben left.", 0),
-    ("nli_entailment_negation", "It rained.|It didn't rain.", 1),
-    ("nli_entailment_negation", "It rained.|Nothing was noted.", 0),
-    ("boolq_answer_qword", "A text.|was it", 1),
-    ("boolq_answer_qword", "A text.|Does it", 0),
-    ("boolq_answer_overlap", "The zebra sleeps.|is the zebra ever there", 1),
-    ("boolq_answer_overlap", "The zebra sleeps.|is the lion there", 0),
-    ("boolq_answer_length", "word " * 66 + "|is it", 1),
-    ("boolq_answer_length", "word " * 36 + "|is it", 0),
-    ("boolq_answer_length", "word " * 65 + "|is it", None),
+LENGTHS = {66: 1, 36: 0, 65: None}
+SIDES: list[tuple[Recipe | str, dict[str, int | None]]] = [
+    ("sa_sentiment_punctuation", {"Great! ": 1, "Great. Really.": 0, "Great?": None}),
+    ("sa_sentiment_lexicon_food", {"The FOOD was cold.": 1, "A foodie wrote it.": 0}),
+    (of("uppercase"), {"I said NO": 1, "I said no": 0}),  # a single letter does not count
+    (of("shorter"), {"a b c|a b": 1, "a b|c d": None}),
+    (of("overlap"), {"Anna left the ball, and went.|Anna left.": 1, "Anna left.|Ben left.": 0}),
+    ("nli_entailment_negation", {"It rained.|It didn't rain.": 1, "It rained.|Nothing noted.": 0}),
+    ("boolq_answer_qword", {"A text.|was it": 1, "A text.|Does it": 0}),
+    ("boolq_answer_overlap", {"The zebra sleeps.|is the zebra ever there": 1}),
+    ("boolq_answer_overlap", {"The zebra sleeps.|is the lion there": 0}),
+    ("boolq_answer_length", {"word " * n + "|is it": side for n, side in LENGTHS.items()}),
 ]
+CASES = [(recipe, *case) for recipe, sides in SIDES for case in sides.items()]
 
 
 @pytest.mark.parametrize(("recipe", "texts", "expected"), CASES)

@@ -95,9 +95,7 @@ def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
     return command
 
 
-def test_results_of_other_data_are_refused(
-    tmp_path: Path, sweep: Sweep, monkeypatch: Patch
-) -> None:
+def test_results_of_old_data_are_refused(tmp_path: Path, sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("dev.json", "more.yaml"):
         Path(name).write_text("")
