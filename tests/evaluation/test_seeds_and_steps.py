@@ -20,10 +20,6 @@ MODELS = [case for case in CASES if case.protocol not in LEFT_OUT]
 """Protocols of models; two with many questions are like the others."""
 
 
-def by_case(case: Case) -> str:
-    return case.protocol
-
-
 def kept(model: Path, run: Path, *steps: int) -> None:
     """A run whose kept checkpoints are all the same model."""
     for step in steps:
@@ -35,7 +31,7 @@ def kept(model: Path, run: Path, *steps: int) -> None:
             shutil.copy(model, run / f"checkpoints/step_{step:06}.ckpt")
 
 
-@pytest.mark.parametrize("case", MODELS, ids=by_case)
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.protocol)
 def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Path) -> None:
     """With two runs of two checkpoints each, all the same."""
     kind, colon, model = case.model.rpartition(":")

@@ -147,15 +147,12 @@ def config(**changed: Any) -> Callable[[bytes], bytes]:
     return lambda raw: json.dumps(json.loads(raw) | changed).encode()
 
 
-def with_infinity(raw: bytes) -> bytes:
-    return save(spoiled(load(raw), math.inf), {"format": "pt"})
-
-
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 DAMAGES: list[Any] = [(name, how, "") for how in (None, BYTES["cut off"]) for name in FILES]
 DAMAGES += [("config.json", config(model_type="gpt9"), "")]
 DAMAGES += [("config.json", config(hidden_size=48, num_attention_heads=4), "")]
-DAMAGES += [("model.safetensors", with_infinity, "not finite")]
+INFINITE = lambda raw: save(spoiled(load(raw), math.inf), {"format": "pt"})  # noqa: E731
+DAMAGES += [("model.safetensors", INFINITE, "not finite")]
 
 
 @pytest.mark.parametrize(("file", "change", "named"), DAMAGES)
