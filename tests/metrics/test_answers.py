@@ -64,7 +64,7 @@ def test_normalisation_of_the_official_scripts() -> None:
         *(("max", text, [text], 1, 1) for text in ("", "A", "+", "The", "C++", "%")),
         *(("max", text, [text], 1, 1) for text in ("unknown", "No answer", "I Don't Know")),
         *(("max", text, ["A"], 0, 0) for text in ("unknown", "", "+", "an")),
-        *(("max", text, ["the", "cat"], *[text == "cat"] * 2) for text in ("cat", "")),
+        *(("max", text, ["the", "cat"], score, score) for text, score in (("cat", 1), ("", 0))),
         *(("max", text, [gold], 0, 0) for text, gold in (("B", "+"), ("", "unknown"))),
         # Overlaps 2/3, 1, 0, 2/3: the others' best is 1, 2/3, 1, 1.
         ("leave_one_out", "red", ["a red bike", "red", "bike", "red bike"], 3 / 4, 11 / 12),
