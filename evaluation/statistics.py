@@ -159,7 +159,9 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     import pandas as pd
 
     fields = [*statistic.fields]
-    sides = [by_seed(side.dropna(subset=fields)) for side in (rows, first) if side is not None]
+    columns = [*{*fields, "unit", "run"}]  # a few of a wide table, which takes long to index
+    tables = (side.filter(columns) for side in (rows, first) if side is not None)
+    sides = [by_seed(table.dropna(subset=fields)) for table in tables]
     if first is not None and all(sides):
         if common := [seed for seed in sides[0] if seed in sides[1]]:  # at both steps of a run
             sides = [{seed: side[seed] for seed in common} for side in sides]

@@ -44,18 +44,14 @@ def oracle() -> Path:
 
 @pytest.fixture(autouse=True, scope="module")
 def _what_is_imported_stays() -> None:
-    """Collections look through what tests have made, not through all libraries, which took a tenth
-    of the time.
-    """
+    """Collections look through what tests have made, not all libraries: a tenth of the time."""
     gc.collect()
     gc.freeze()
 
 
 @contextmanager
 def once(factory: pytest.TempPathFactory, name: str) -> Iterator[tuple[Path, bool]]:
-    """A folder of that name that all processes of a test run share, and whether the caller is the
-    first, who fills it while others wait.
-    """
+    """A folder of that name for all processes of a test run, and whether the caller fills it."""
     base = factory.getbasetemp()
     shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     folder = shared / f"once_{hashlib.sha256(name.encode()).hexdigest()[:12]}"

@@ -1,8 +1,4 @@
-"""CONTRIBUTING's examples: made in a copy of the checkout, where the commands know them.
-
-A block opens with its language and file: the whole file, or (`diff`) lines of it, with `@@` between
-changes.
-"""
+"""CONTRIBUTING's examples: made in a copy of the checkout, where the commands know them."""
 
 import json
 import math
@@ -22,6 +18,7 @@ from tests.support.processes import Started, run_module
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = "configs data_modules evaluation interventune losses metrics models storage training"
 BLOCK = re.compile(r"^```(python|yaml|diff) (\S+)\n(.*?)^```$", re.M | re.S)
+"""Language and file; the whole file, or of a `diff` lines of it, with `@@` between changes."""
 ROWS = [
     {"passage": "anna is in the attic .", "question": "is anna in the attic ?", "answer": True},
     {"passage": "ben is in the bank .", "question": "is ben in the attic ?", "answer": False},
@@ -42,9 +39,8 @@ class Copy:
         text = path.read_text()
         for change in diff.split("@@\n"):
             lines = change.splitlines(keepends=True)
-            before, after = (
-                "".join(line[1:] for line in lines if line[0] in signs) for signs in (" -", " +")
-            )
+            parts = ([line[1:] for line in lines if line[0] in signs] for signs in (" -", " +"))
+            before, after = map("".join, parts)
             assert text.count(before) == 1, f"{path.name} does not hold\n{before}"
             text = text.replace(before, after)
         path.write_text(text)

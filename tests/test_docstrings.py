@@ -1,6 +1,4 @@
-"""The examples in docstrings say what the code gives; those of interventune.api stand in
-test_api.py.
-"""
+"""Examples in docstrings say what the code gives; those of interventune.api: test_api.py."""
 
 import doctest
 import importlib

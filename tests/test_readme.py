@@ -1,6 +1,4 @@
-"""The README's commands are understood by the programs that they name, and files that pages name
-exist.
-"""
+"""Commands of the pages are understood by their programs; files that the pages name exist."""
 
 import re
 import shlex
@@ -33,6 +31,11 @@ from interventune.training.sweep.select import Options as Select
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[1]
+ROOMS = "configs|docs|data_modules|models|losses|metrics|evaluation"
+TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
+TRAIN += " --data.limit_train_qa=64 --data.limit_val_qa=16"
+SMALL = {"train": TRAIN, "evaluate": "--limit=12 --device=cpu"}
+"""Flags that make commands short."""
 
 
 def quoted(flags: str) -> str:
@@ -83,15 +86,10 @@ EPILOGS = [Parser(function).epilog for function in FUNCTIONS] + [
 
 
 @pytest.mark.parametrize("epilog", EPILOGS, ids=lambda epilog: str(epilog)[10:60])
-def test_help_ends_with_an_example_that_is_understood(
-    epilog: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_of_help_are_understood(epilog: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     (command,) = commands_of(epilog.replace("\\\n", " "))
     understood(command)
-
-
-ROOMS = "configs|docs|data_modules|models|losses|metrics|evaluation"
 
 
 def test_every_file_that_the_pages_name_exists() -> None:
@@ -101,17 +99,7 @@ def test_every_file_that_the_pages_name_exists() -> None:
             assert (ROOT / path).exists(), f"{page}: {path}"
 
 
-TRAIN = "--trainer.max_steps=2 --trainer.enable_progress_bar=false"
-SMALL = {
-    "train": f"{TRAIN} --data.limit_train_qa=64 --data.limit_val_qa=16",
-    "evaluate": "--limit=12 --device=cpu",
-}
-"""Flags that make commands short."""
-
-
-def test_the_commands_of_the_first_two_pages_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_two_pages_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("mine.json", "my_dev.json"):
         Path(name).write_text(SHOWN_FILES[0][1])

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 AS_A_USER = """
@@ -40,8 +41,7 @@ def test_a_wheel_serves_next_to_folders_of_the_same_names(tmp_path: Path) -> Non
         (user / name / "__init__.py").write_text("raise SystemExit('the wrong package')")
     (user / "use.py").write_text(f"SITE = {str(tmp_path)!r}\n{AS_A_USER}")
     paths = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "use.py"], cwd=user, env=paths, capture_output=True, text=True
-    )
+    how: Any = {"cwd": user, "env": paths, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "use.py"], **how)
     assert done.returncode == 0, done.stderr
     assert "demo_ibt" in done.stdout

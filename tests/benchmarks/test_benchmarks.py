@@ -1,6 +1,4 @@
-"""The compared systems train on the same rows; arithmetic and likelihoods are those of torch and
-lm-eval.
-"""
+"""The systems train on the same rows; arithmetic is torch's, likelihoods are lm-eval's."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -64,10 +62,8 @@ def test_flops_are_counted_as_torch_counts_them() -> None:
 
 def test_ratios_compare_turn_by_turn() -> None:
     """Noise that halves the rates of both systems in one turn cancels out."""
-    turns = (
-        {"ours": Turn(6.0, {}), "theirs": Turn(2.0, {})},
-        {"ours": Turn(3.0, {}), "theirs": Turn(1.0, {})},
-    )
+    rates = (6.0, 2.0), (3.0, 1.0)
+    turns = [{"ours": Turn(ours, {}), "theirs": Turn(theirs, {})} for ours, theirs in rates]
     rows = pd.DataFrame([row for turn in turns for row in compared("t", "rows/s", turn)])
     *_, ours, theirs = (" ".join(line.split()) for line in shown(rows).splitlines())
     assert (ours, theirs) == ("t ours 4.5 (3 to 6) 1", "t theirs 1.5 (1 to 2) 3")

@@ -1,7 +1,4 @@
-"""Training is killed at random moments, resumed by the same command, and ends as undisturbed.
-
-`pytest -m chaos`; KILLS (20) and SEED (0) of the environment say how many, and when.
-"""
+"""Killed at random moments and resumed, training ends as undisturbed (environment: KILLS, SEED)."""
 
 import os
 import random

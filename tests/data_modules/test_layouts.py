@@ -1,6 +1,4 @@
-"""Files of other teams: a small file of each layout and defect, with its questions, answers and
-unknowns counted by hand, and every offset checked against the text.
-"""
+"""Files of other teams: each layout and defect, counted by hand, with offsets into the text."""
 
 import json
 from collections.abc import Iterable
@@ -24,6 +22,10 @@ ROW: dict[str, Any] = {"id": "1", "context": TEXT, "question": "Where?"}
 ROW |= {"answers": {"text": ["Oslo"], "answer_start": [24]}}
 OTHER = ROW | {"id": "2", "question": "And?"}
 Found = list[tuple[str, list[tuple[int, str]]]]
+PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
+BBQ = {"label": 2, "context": "A and B met.", "question": "Who?"}
+BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
+SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
 
 
 def nested(*lists: Any, **more: Any) -> dict[str, Any]:
@@ -143,9 +145,7 @@ def test_evidence_of_other_layouts(tmp_path: Path) -> None:
 
 
 def test_answers_are_moved_to_the_nearest_occurrence(tmp_path: Path, caplog: Log) -> None:
-    """Off by a few, counted in bytes (É is two), with a stray space, a no-break space; one is
-    nowhere.
-    """
+    """Off by a few, counted in bytes (É is two), stray and no-break spaces; one is nowhere."""
     given = [at(8), at(35), at(25, "Oslo"), at(23, " Oslo "), at(6, "in Rome"), at(3, "Bonn")]
     examples = list(read_questions(saved(tmp_path, {"data": [nested(*([one] for one in given))]})))
     found = [(x.id, *((span.start, span.text) for span in x.answers)) for x in examples]
@@ -263,12 +263,6 @@ def test_defects_are_named_together(name: str, tmp_path: Path) -> None:
     assert len(str(caught.value)) < 2000
 
 
-PIQA = {"goal": "Dry a cup.", "sol1": "Use a cloth.", "sol2": "Use a stone."}
-BBQ = {"label": 2, "context": "A and B met.", "question": "Who?"}
-BBQ |= {"ans0": "A", "ans1": "B", "ans2": "Unknown"}
-SOCIAL = {"context": "C", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c"}
-
-
 def save_lines(path: Path, rows: Iterable[Any]) -> Path:
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
     return path
@@ -276,9 +270,7 @@ def save_lines(path: Path, rows: Iterable[Any]) -> Path:
 
 @pytest.mark.parametrize(("name", "row", "first"), [("socialiqa", SOCIAL, 1), ("bbq", BBQ, 0)])
 def test_labels_are_apart_or_inside(name: str, row: Any, first: int, tmp_path: Path) -> None:
-    """Counted from 0 or 1, apart; as the benchmark does inside: whole numbers or text, in JSON
-    Lines, a JSON list, or a folder of the datasets library.
-    """
+    """Counted from 0 or 1 apart; inside as the benchmark does, in files of three kinds."""
     prompt, texts = f"{row['context']} {row['question']}", tuple(row.values())[-3:]
     expected = [ChoiceQuestion(f"{name}-{i}", prompt, texts, i, name) for i in range(3)]
     questions = save_lines(tmp_path / "any name", [row] * 3)

@@ -1,6 +1,4 @@
-"""What experiments train on and watch; stored tables hold what tables in memory hold, and are found
-again as long as nothing changed.
-"""
+"""What experiments train on and watch; stored tables hold what tables in memory hold."""
 
 import json
 import os

@@ -27,6 +27,8 @@ COQA: dict[str, Any] = {"source": "x", "story": EXAMPLE.context, "questions": ["
 COQA["answers"] = {"input_text": ["Rome"], "answer_start": [0], "answer_end": [18]}
 SQUAD = {"id": "1", "context": EXAMPLE.context, "question": "Where?"}
 SQUAD |= {"answers": {"text": ["Rome"], "answer_start": [13]}}
+ASKED = QAExample("a", "Ida sat.", "Who?")
+IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 
 
 def test_fields_between_tabs_are_quoted_if_the_whole_file_is(tmp_path: Path) -> None:
@@ -107,7 +109,7 @@ PAIR = st.tuples(st.floats(0, 1), st.floats(0, 1))
 SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
 TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
 IDS = st.sampled_from(["", "ethical_rude-0"])
-GROUP = st.builds(make_group, attribute=TEXT, advice_id=IDS, advice=TEXT)
+GROUP = st.builds(make_group, act=TEXT, advice_id=IDS, note=TEXT)
 SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
 
 
@@ -150,10 +152,6 @@ def test_written_questions_are_read_back(
     path = tmp_path_factory.mktemp("records") / "questions.jsonl"
     assert write_records(written, path) == len(written)
     assert list(sources.read_questions(path)) == written
-
-
-ASKED = QAExample("a", "Ida sat.", "Who?")
-IDA = {"answers": [{"start": 0, "end": 3, "text": "Ida"}]}
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,17 @@
-"""Numbers of a report, by cell: what results.csv holds."""
+"""What an evaluation writes: the numbers of results.csv by cell, rows of examples, mistakes."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pytest
 
 from interventune.evaluation import results
+from interventune.evaluation.__main__ import main
 
+Capsys = pytest.CaptureFixture[str]
+Patch = pytest.MonkeyPatch
 NUMBERS = ["measure", *results.NUMBERS, "unit"]
 
 
@@ -42,3 +47,24 @@ class Cells:
         assert (self.frame["unit"] != "").all()
         assert (self.frame["low"].isna() == self.frame["high"].isna()).all()
         assert not (self.frame["low"] > self.frame["high"]).any()
+
+
+def evaluate(output: Path, *arguments: str | Path) -> Cells:
+    """What `python -m interventune.evaluation ...` writes: its long table."""
+    assert main([*map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
+    cells = Cells(output)
+    cells.check()
+    return cells
+
+
+def examples_of(output: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (output / "examples.jsonl").read_text().splitlines()]
+
+
+def told(capsys: Capsys, *arguments: str | Path) -> str:
+    """The one line that a mistake costs."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if line.startswith(("error: ", "Traceback"))] == lines[-1:]
+    return lines[-1]

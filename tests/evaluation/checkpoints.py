@@ -1,6 +1,5 @@
 """Tiny models with their tokenizers, small data, and what transformers itself says about them."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cache
@@ -8,32 +7,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 
-from interventune.data_modules.encoding.tokenizers import (
-    build_tokenizer,
-    load_tokenizer,
-    tokenizer_files,
-)
+from interventune.data_modules.encoding import tokenizers
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.groups import Group
 from interventune.data_modules.schema.questions import QAExample, write_records
 from interventune.data_modules.stories.groups import groups
 from interventune.data_modules.stories.questions import qa_examples, vocabulary
-from interventune.evaluation.__main__ import main
 from interventune.models.adapters import own_weights
 from interventune.models.backbones import Backbone, EncoderModel
 from interventune.models.checkpoint import KEY, describe
 from interventune.models.heads.span import SpanModel
 from interventune.models.loading import load_pretrained, start
-from tests.evaluation.cells import Cells
-from tests.models.tiny import to_pretrained
+from tests.models.tiny import loud, to_pretrained
 
-Capsys = pytest.CaptureFixture[str]
-Patch = pytest.MonkeyPatch
 GROUPS: list[Group] = list(islice(groups("heldout"), 13))
 QUESTIONS: list[QAExample] = list(islice(qa_examples("dev"), 11))
 
@@ -52,19 +42,15 @@ def tiny_backbone(architecture: Any, **config: Any) -> Backbone:
 
 
 def tiny_model(architecture: str, seed: int = 0, **config: Any) -> SpanModel:
-    """Random weights, large enough that scores differ."""
     torch.manual_seed(seed)
-    model = start(tiny_backbone(architecture, **config), SpanModel)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(3).add_(0.05 * torch.randn_like(parameter))
-    return model.eval()
+    model: SpanModel = loud(start(tiny_backbone(architecture, **config), SpanModel), 3)
+    return model
 
 
 def save_folder(folder: Path, architecture: str = "bert", seed: int = 0, **config: Any) -> Path:
     """A Hugging Face folder: weights, configuration, tokenizer."""
     to_pretrained(tiny_model(architecture, seed, **config)).save_pretrained(folder)
-    build_tokenizer(architecture, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
+    tokenizers.build_tokenizer(architecture, vocabulary()).save_pretrained(folder)  # type: ignore[arg-type]
     return folder
 
 
@@ -72,7 +58,7 @@ def save_llama(folder: Path, chat: str = "", **config: Any) -> Path:
     """The same of a decoder, as it is initialised."""
     torch.manual_seed(0)
     load_pretrained(tiny_backbone("llama", **config)).save_pretrained(folder)
-    tokenizer = load_tokenizer("stories", "llama")
+    tokenizer = tokenizers.load_tokenizer("stories", "llama")
     tokenizer.chat_template = chat or tokenizer.chat_template
     tokenizer.save_pretrained(folder)
     return folder
@@ -85,10 +71,10 @@ def save_ckpt(path: Path, architecture: str = "bert", seed: int = 0, **encoding:
 
 def save_model(path: Path, model: EncoderModel, encoding: Any, tokenizer: Any = None) -> Path:
     """A model with any heads, as training saves it."""
-    tokenizer = tokenizer or build_tokenizer(model.architecture, vocabulary())
+    tokenizer = tokenizer or tokenizers.build_tokenizer(model.architecture, vocabulary())
     weights = {f"model.{key}": value for key, value in model.state_dict().items()}
     content = {"state_dict": own_weights(model, weights), "global_step": 1}
-    about = describe(model, tokenizer_files(tokenizer), asdict(encoding))
+    about = describe(model, tokenizers.tokenizer_files(tokenizer), asdict(encoding))
     torch.save({**content, KEY: about}, path)
     return path
 
@@ -101,27 +87,6 @@ def save_groups(path: Path, records: Sequence[Group] = GROUPS) -> Path:
 def save_questions(path: Path) -> Path:
     write_records(QUESTIONS, path)
     return path
-
-
-def evaluate(output: Path, *arguments: str | Path) -> Cells:
-    """What `python -m interventune.evaluation ...` writes: its long table."""
-    assert main([*map(str, arguments), "--device", "cpu", "--output", str(output)]) == 0
-    cells = Cells(output)
-    cells.check()
-    return cells
-
-
-def examples_of(output: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (output / "examples.jsonl").read_text().splitlines()]
-
-
-def told(capsys: Capsys, *arguments: str | Path) -> str:
-    """The one line that a mistake costs."""
-    capsys.readouterr()
-    assert main([str(argument) for argument in arguments]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert [line for line in lines if line.startswith(("error: ", "Traceback"))] == lines[-1:]
-    return lines[-1]
 
 
 class Naive:

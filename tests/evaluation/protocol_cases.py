@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -24,6 +23,7 @@ from interventune.models.loading import start
 from interventune.storage.documents import load_yaml
 from tests.evaluation.bbq_files import save_bbq
 from tests.evaluation.checkpoints import GROUPS, save_folder, save_groups, save_model
+from tests.models.tiny import loud
 
 PLACES = ("attic", "cellar", "bank")
 
@@ -79,11 +79,8 @@ def make_room(room: Path) -> None:
     torch.manual_seed(5)
     save_model(room / "typed.ckpt", start(backbone, RationaleModel), Encoding())
     torch.manual_seed(5)
-    chooser = start(backbone, ChoiceModel)
-    with torch.no_grad():  # so far that rounding does not change the order of its confidences
-        for parameter in chooser.parameters():
-            parameter.mul_(2.2).add_(0.05 * torch.randn_like(parameter))
-    save_model(room / "choice.ckpt", chooser, ChoiceEncoding())
+    # So loud that rounding does not change the order of its confidences.
+    save_model(room / "choice.ckpt", loud(start(backbone, ChoiceModel), 2.2), ChoiceEncoding())
     save_causal(room / "causal")
     save_bbq(room)
     save_groups(room / "groups.json", GROUPS)
@@ -111,9 +108,7 @@ def write_rows(path: Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def save_causal(
-    folder: Path, *, positions: int = 256, spread: float = 0, more: Iterable[str] = ()
-) -> None:
+def save_causal(folder: Path, *, positions: int = 256, spread: float = 0, more: str = "") -> None:
     """A causal model that knows the stories' words; with a `spread`, prompts matter to it."""
     tokenizer = build_tokenizer("gpt2", [*vocabulary(), "good", "bad", "0", "1", *more])
     sizes = {"n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": positions}

@@ -17,8 +17,7 @@ from transformers import PreTrainedModel
 
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.commands import PROTOCOLS
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Capsys, Patch, told
+from tests.evaluation.cells import Capsys, Cells, Patch, told
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import check_self_contained, page_of
 from tests.evaluation.protocol_cases import CASE_OF, CASES, Case, Forwards
@@ -26,6 +25,7 @@ from tests.evaluation.protocol_cases import CASE_OF, CASES, Case, Forwards
 Reports = Callable[[str], tuple[Path, int]]
 NAME = attrgetter("protocol")
 EVERY = pytest.mark.parametrize("case", CASES, ids=NAME)
+CAUSAL = ["faithfulness causal", "consistency-write causal", "feature-bias causal"]
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -122,9 +122,6 @@ def test_it_resumes(
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
-
-
-CAUSAL = ["faithfulness causal", "consistency-write causal", "feature-bias causal"]
 
 
 @pytest.mark.parametrize("words", ["bias qa", "shift qa", "confusion choice.ckpt", *CAUSAL])

@@ -4,12 +4,14 @@ import subprocess
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 
 from interventune.evaluation.reproduce.run import RECIPES, Recipe, compare, our_numbers, run
 from interventune.storage.documents import load_yaml
+from interventune.training.sweep import select, study
 from tests.understood import understood
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,8 +48,13 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         code: int = import_module(f"{room}.__main__").main(arguments)
         return code
 
+    processes = Mock()  # with an id above those of all processes
+    processes.Popen = lambda command, **_: Mock(wait=lambda: call(command), pid=2**22)
+    processes.run = lambda command, **_: Mock(returncode=call(command))
     monkeypatch.chdir(ROOT)
     monkeypatch.setattr(subprocess, "call", call)
+    monkeypatch.setattr(study, "subprocess", processes)
+    monkeypatch.setattr(select, "subprocess", processes)
 
 
 def compared(work: Path) -> pd.DataFrame:

@@ -20,10 +20,6 @@ MODELS = [case for case in CASES if case.protocol not in LEFT_OUT]
 """Protocols of models; two with many questions are like the others."""
 
 
-def by_case(case: Case) -> str:
-    return case.protocol
-
-
 def kept(model: Path, run: Path, *steps: int) -> None:
     """A run whose kept checkpoints are all the same model."""
     for step in steps:
@@ -35,10 +31,8 @@ def kept(model: Path, run: Path, *steps: int) -> None:
             shutil.copy(model, run / f"checkpoints/step_{step:06}.ckpt")
 
 
-@pytest.mark.parametrize("case", MODELS, ids=by_case)
-def test_equal_seeds_and_steps_have_the_numbers_of_one(
-    case: Case, room: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.protocol)
+def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Path) -> None:
     """With two runs of two checkpoints each, all the same; or of one model and two seeds of it."""
     kind, colon, model = case.model.rpartition(":")
     for run in ("run_0", "run_1"):
@@ -81,11 +75,8 @@ def test_equal_seeds_and_steps_have_the_numbers_of_one(
 
 
 def rows_of(value_SN: list[list[float]], first: int = 0) -> pd.DataFrame:
-    parts = [
-        pd.DataFrame({"x": value_N, "unit": np.arange(len(value_N)) // 2, "run": f"{first + s}"})
-        for s, value_N in enumerate(value_SN)
-    ]
-    return pd.concat(parts)
+    unit_N, runs = np.arange(len(value_SN[0])) // 2, enumerate(value_SN, first)
+    return pd.concat(pd.DataFrame({"x": x_N, "unit": unit_N, "run": f"{s}"}) for s, x_N in runs)
 
 
 def test_the_mean_over_seeds_and_its_change() -> None:
@@ -100,18 +91,15 @@ def test_the_mean_over_seeds_and_its_change() -> None:
 
 
 def test_seeds_widen_an_interval() -> None:
-    """Without differences between units, it is Student's over seeds; without any between seeds,
-    that over units.
-    """
-    flat = rows_of([[1.0] * 6, [2.0] * 6, [4.0] * 6])
-    low, high = estimate(mean("x", "x"), flat).interval
+    """Student's over seeds if units are equal; that over units if seeds are equal."""
     error = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
-    assert (low, high) == pytest.approx(t.interval(0.95, 2, 7 / 3, error))
+    for units in (6, 1):
+        found = estimate(mean("x", "x"), rows_of([[x] * units for x in (1.0, 2.0, 4.0)])).interval
+        assert found == pytest.approx(t.interval(0.95, 2, 7 / 3, error))
     equal = rows_of([[1.0, 2, 5, 3, 4, 4]] * 3)
     single = equal[equal["run"] == "0"].drop(columns="run")
-    assert estimate(mean("x", "x"), equal).interval == pytest.approx(
-        estimate(mean("x", "x"), single).interval
-    )
+    found, expected = (estimate(mean("x", "x"), rows).interval for rows in (equal, single))
+    assert found == pytest.approx(expected)
 
 
 def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,25 +125,12 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for seed in ("seed_2", "seed_10")
     ]
     assert named_models(["c"]) == [Model("c", "c/checkpoint-5", "", 5)]
-    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == [
-        Model("gpt2", "hf:gpt2"),
-        Model("z", "openai:m@http://h/v1"),
-    ]
-    for mistake, word in (
-        ("x=no/*.ckpt", "no/"),
-        ("x=b,b/checkpoints/best.ckpt", "mixes"),
-        ("x=b,b", "twice"),
-    ):
+    others = [Model("gpt2", "hf:gpt2"), Model("z", "openai:m@http://h/v1")]
+    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == others
+    mistakes = {"no/*.ckpt": "no/", "b,b/checkpoints/best.ckpt": "mixes", "b,b": "twice"}
+    for mistake, word in mistakes.items():
         with pytest.raises(ValueError, match=word):
-            named_models([mistake])
-
-
-def test_one_unit_has_the_interval_of_its_seeds() -> None:
-    single = rows_of([[1.0], [2.0], [4.0]])
-    error = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
-    assert estimate(mean("x", "x"), single).interval == pytest.approx(
-        t.interval(0.95, 2, 7 / 3, error)
-    )
+            named_models([f"x={mistake}"])
 
 
 def test_a_change_along_training_is_of_the_seeds_that_have_come_so_far() -> None:

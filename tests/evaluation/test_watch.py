@@ -1,7 +1,5 @@
 """`interventune watch`: every checkpoint once, whatever happens meanwhile."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +8,9 @@ import pytest
 from interventune.evaluation import watch
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.protocols import shift
-from tests.evaluation.checkpoints import Capsys, Patch, save_ckpt
+from tests.evaluation.cells import Capsys, Patch
+from tests.evaluation.checkpoints import save_ckpt
+from tests.support.processes import Started, run_module
 
 FLAGS = ["shift", "--data", "stories:conversation_dev", "--limit", "4", "--variants", "ts_r"]
 
@@ -43,21 +43,7 @@ def opened(monkeypatch: Patch) -> list[str]:
     return paths
 
 
-def test_its_report_is_that_of_evaluate(tmp_path: Path, opened: list[str]) -> None:
-    run = run_with(tmp_path / "run", 0, 5, 10)
-    assert (
-        main(["watch", f"m={run}", "--every", "1", "--", *FLAGS, "--output", f"{tmp_path}/w"]) == 0
-    )
-    assert sorted(opened) == sorted(
-        ["step_000000", *["step_000000", "step_000005"], *["step_000000", "step_000010"]]
-    )
-    assert main([*FLAGS, "--checkpoint", f"m={run}", "--output", f"{tmp_path}/e"]) == 0
-    pd.testing.assert_frame_equal(frame_of(tmp_path / "w"), frame_of(tmp_path / "e"))
-
-
-def test_it_goes_on_shares_and_remembers(
-    tmp_path: Path, opened: list[str], monkeypatch: Patch, capsys: Capsys
-) -> None:
+def test_it_goes_on_and_remembers(tmp_path: Path, opened: list[str], monkeypatch: Patch) -> None:
     """Steps appear, one is deleted, one is written again, another watcher has one, a kill."""
     run, output = run_with(tmp_path / "run", ended=False), tmp_path / "w"
     file = "checkpoints/step_{:06}.ckpt"
@@ -71,9 +57,8 @@ def test_it_goes_on_shares_and_remembers(
             case 1:
                 save_ckpt(run / file.format(5), seed=5)
                 (run / file.format(7)).write_bytes(b"")  # gone before it is read
-                monkeypatch.setattr(
-                    watch, "rows_file", lambda rows, path: forget(path) or real(rows, path)
-                )
+                forgetting = lambda rows, path: forget(path) or real(rows, path)  # noqa: E731
+                monkeypatch.setattr(watch, "rows_file", forgetting)
             case 2:
                 raise KeyboardInterrupt
             case 3:
@@ -96,23 +81,22 @@ def test_it_goes_on_shares_and_remembers(
 
 
 def test_two_watchers_evaluate_each_checkpoint_once(tmp_path: Path) -> None:
+    """And give the report of `evaluate`."""
     run = run_with(tmp_path / "run", 0, 1, 2)
     command = ["watch", f"m={run}", "--every", "1", "--", *FLAGS, "--output", str(tmp_path / "w")]
-    other = subprocess.Popen([sys.executable, "-m", "interventune", *command])
+    other = Started(run_module, "evaluation", command)
     assert main(command) == 0
-    assert other.wait(600) == 0
+    code, said = other.end()
+    assert code == 0, said
+    assert main([*FLAGS, "--checkpoint", f"m={run}", "--output", f"{tmp_path}/e"]) == 0
+    pd.testing.assert_frame_equal(frame_of(tmp_path / "w"), frame_of(tmp_path / "e"))
     assert [*frame_of(tmp_path / "w")["step"].unique()] == [0, 1, 2]
     rows = [path for path in (tmp_path / "w.rows").rglob("*.json") if path.name != "models.json"]
     assert len(rows) == 3
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: Capsys) -> None:
-    for command, word in (
-        (
-            ["watch", "x", "--", *FLAGS, "--output", "r", "--checkpoint", "y"],
-            "without --checkpoint",
-        ),
-        (["watch", "x"], "an evaluation"),
-    ):
+    both = ["watch", "x", "--", *FLAGS, "--output", "r", "--checkpoint", "y"]
+    for command, word in ((both, "without --checkpoint"), (both[:2], "an evaluation")):
         assert main(command) == 2
         assert word in capsys.readouterr().err

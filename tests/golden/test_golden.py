@@ -1,7 +1,4 @@
-"""Losses of a short training and written files, which change only for a reason in the commit.
-
-python -m tests.golden.test_golden    records them again
-"""
+"""Losses of a training and files, recorded again by `python -m tests.golden.test_golden`."""
 
 import csv
 import hashlib

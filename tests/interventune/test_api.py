@@ -1,6 +1,4 @@
-"""The Python interface and the command `interventune`: the tour runs, examples hold, mistakes are
-errors.
-"""
+"""The Python interface and the command `interventune`: the tour, examples, mistakes."""
 
 import doctest
 import json
@@ -46,15 +44,13 @@ def test_the_tour_and_the_examples_run(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    def length(
-        *, checkpoint: list[str], calibrated: bool = True, limit: Count | None = None
-    ) -> Evaluation:
+    def length(*, checkpoint: list[str], calibrated: bool = True, limit: Count = 1) -> Evaluation:
         return Evaluation("Length", Results((), "questions"), (), {"seen": [calibrated, limit]})
 
     monkeypatch.setattr(Command, "function", property(lambda _: length))
     about = interventune.evaluate("bias", checkpoint=["a"], calibrated=False).about
-    flags = {"checkpoint": ["a"], "calibrated": False, "limit": None}
-    assert about == {"protocol": "bias", **flags, "seen": [False, None]}
+    flags = {"checkpoint": ["a"], "calibrated": False, "limit": 1}
+    assert about == {"protocol": "bias", **flags, "seen": [False, 1]}
     good = {"checkpoint": ["a"]}
     for wrong in ({}, {"checkpoint": "a"}, good | {"limmit": 1}, good | {"limit": 0}):
         with pytest.raises(ValueError, match=list(wrong)[-1] if wrong else "checkpoint"):

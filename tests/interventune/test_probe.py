@@ -1,6 +1,4 @@
-"""Probes in anybody's training: what `evaluate` says of the saved model, changes since the start,
-keys.
-"""
+"""Probes in other trainings: what `evaluate` says of the saved model; changes since the start."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -11,25 +9,22 @@ import pytest
 import pytorch_lightning as pl
 import torch
 import torch.distributed as dist
+import transformers
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from transformers import (
-    AutoModelForCausalLM,
-    AutoModelForQuestionAnswering,
-    AutoTokenizer,
-    BertForSequenceClassification,
-    Trainer,
-    TrainerCallback,
-    TrainingArguments,
-)
+from transformers import BertForSequenceClassification, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import TrainerControl, TrainerState
 
 import interventune
 from interventune.probe import together
 from tests.support.processes import on_two_ranks
 
+Folders = dict[str, Path]
+Patch = pytest.MonkeyPatch
+Table = dict[tuple[str, ...], list[float]]
 STORIES, GROUPS, LIMIT = "stories:conversation_dev", "stories:heldout", 4
-CLASSES = {"bert": AutoModelForQuestionAnswering, "llama": AutoModelForCausalLM}
+SPANS, TEXTS = transformers.AutoModelForQuestionAnswering, transformers.AutoModelForCausalLM
+CLASSES = {"bert": SPANS, "llama": TEXTS}
 SCORE = {"val/qa/f1": 1.0, "val/bias/ethical/mu": -0.5}
 BY = ["class", "coverage", "variant", "subject", "answer_type", "domain"]
 BY += ["embedding", "reference", "layer", "stories"]
@@ -39,7 +34,7 @@ BY += ["embedding", "reference", "layer", "stories"]
 def opened(folder: Path) -> tuple[Any, Any]:
     """As trainers have them: in training mode."""
     model = CLASSES[folder.name].from_pretrained(folder).train()
-    return model, AutoTokenizer.from_pretrained(folder)
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def tuned(model: Any) -> None:
@@ -55,9 +50,7 @@ def small(*sources: str, **options: Any) -> Any:
     return interventune.Probe(*(sources or (GROUPS, STORIES)), limit=LIMIT, **options)
 
 
-def table(
-    protocol: str, source: str, *folders: Path, **flags: Any
-) -> dict[tuple[str, ...], list[float]]:
+def table(protocol: str, source: str, *folders: Path, **flags: Any) -> Table:
     """Value, low and high of the last folder, and of its change, by what tells cells apart."""
     named = [f"{name}={folder}" for name, folder in zip("ab", folders, strict=True)]
     flags |= {"checkpoint": named, "data": [source], "limit": LIMIT, "device": "cpu"}
@@ -68,7 +61,7 @@ def table(
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "lora"])
-def test_numbers_are_those_of_evaluate(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_numbers_are_those_of_evaluate(name: str, folders: Folders, tmp_path: Path) -> None:
     start = folders["llama" if name == "lora" else name]
     model, tokenizer = opened(start)
     if name == "lora":
@@ -123,12 +116,7 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("source", "options", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    source: str,
-    options: dict[str, Any],
-    message: str,
-    folders: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, options: Any, message: str, folders: Folders, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("choices.jsonl").write_text('{"goal": "eat", "sol1": "a", "sol2": "b", "label": 0}\n')
@@ -175,7 +163,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
     for name in CLASSES:
         model, tokenizer = opened(Path(folder) / name)
         probe = interventune.TransformersProbe(GROUPS, STORIES, limit=LIMIT)
-        arguments, state = TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState()
+        arguments, state = (TrainingArguments(folder, use_cpu=True, report_to=[]), TrainerState())
         call: Any = (arguments, state, TrainerControl())
         whole = torch.nn.parallel.DistributedDataParallel(model)
         about: Any = {"model": whole, "processing_class": tokenizer, "metrics": (metrics := {})}
@@ -211,7 +199,7 @@ def ask_on_rank(rank: int, folder: str) -> None:
     torch.save(answers, Path(folder) / f"{rank}.pt")
 
 
-def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[str, Path]) -> None:
+def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: Folders) -> None:
     on_two_ranks(ask_on_rank, root := folders["bert"].parent)
     expected = {}
     for name, folder in folders.items():
@@ -228,7 +216,7 @@ def test_two_processes_share_what_is_asked_and_know_all_numbers(folders: dict[st
 
 
 @pytest.fixture
-def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def example(tmp_path: Path, monkeypatch: Patch) -> Any:
     """Runs an example with fewer questions."""
     monkeypatch.chdir(tmp_path)
 
@@ -242,11 +230,9 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["trainer", "sft", "dpo"])
-def test_examples_of_transformers_choose_and_log(
-    kind: str, example: Any, folders: dict[str, Path]
-) -> None:
+def test_examples_with_trainers_choose(kind: str, example: Any, folders: Folders) -> None:
     if kind == "trainer":
-        trainer: Trainer = example("trainer", folders["bert"], "out", 6)
+        trainer: transformers.Trainer = example("trainer", folders["bert"], "out", 6)
     else:
         pytest.importorskip("trl")
         trainer = example("trl", kind, folders["llama"], "out", 6)
@@ -265,7 +251,7 @@ def test_examples_of_transformers_choose_and_log(
     assert seen[-1]["eval_val/score"] == metrics["eval_val/score"]
 
 
-def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: dict[str, Path]) -> None:
+def test_the_example_of_lightning_chooses_and_logs(example: Any, folders: Folders) -> None:
     trainer = example("lightning", folders["llama"], "out", 2)
     scores = pd.read_csv(Path(trainer.logger.log_dir) / "metrics.csv")["val/score"].dropna()
     assert len(scores) == 3  # the start, and two epochs

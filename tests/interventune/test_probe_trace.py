@@ -12,7 +12,7 @@ from datasets import Dataset
 from transformers import Trainer, TrainingArguments
 
 import interventune
-from tests.interventune.test_probe import STORIES, Tuning, opened, small
+from tests.interventune.test_probe import STORIES, Folders, Patch, Tuning, opened, small
 
 STEPS = 3
 QUIET: dict[str, Any] = {"use_cpu": True, "report_to": [], "disable_tqdm": True}
@@ -47,7 +47,7 @@ def preference_trainer(folder: Path, out: str, probes: list[Any]) -> Trainer:
     return trainer
 
 
-def with_transformers(kind: str, folders: dict[str, Path], out: str, probes: list[Any]) -> Trained:
+def with_transformers(kind: str, folders: Folders, out: str, probes: list[Any]) -> Trained:
     if kind == "trainer":
         trainer = span_trainer(folders["bert"], out, probes, **HOW)
     else:
@@ -68,7 +68,7 @@ def loader(rows: int, batch: int = 2) -> Any:
     return torch.utils.data.DataLoader(ids_NT, batch, shuffle=True)
 
 
-def with_lightning(folders: dict[str, Path], out: str, probes: list[Any]) -> Trained:
+def with_lightning(folders: Folders, out: str, probes: list[Any]) -> Trained:
     pl.seed_everything(1, verbose=False)
     module = Tuning(folders["llama"])
     often: Any = {"accumulate_grad_batches": 2, "val_check_interval": 1, "precision": "bf16-mixed"}
@@ -77,9 +77,7 @@ def with_lightning(folders: dict[str, Path], out: str, probes: list[Any]) -> Tra
 
 
 @pytest.mark.parametrize("kind", ["trainer", "DPO", "lightning"])
-def test_a_training_with_a_probe_is_the_same(
-    kind: str, folders: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_training_with_a_probe_is_equal(kind: str, folders: Folders, tmp_path: Path) -> None:
     def train(*probes: Any) -> Trained:
         if kind == "lightning":
             return with_lightning(folders, str(tmp_path), [*probes])
@@ -94,13 +92,11 @@ def test_a_training_with_a_probe_is_the_same(
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_so_it_is_on_a_gpu(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_it_is_on_a_gpu(folders: Folders, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setitem(HOW, "use_cpu", False)
     torch.use_deterministic_algorithms(True)
     try:
-        test_a_training_with_a_probe_is_the_same("trainer", folders, tmp_path)
+        test_a_training_with_a_probe_is_equal("trainer", folders, tmp_path)
     finally:
         torch.use_deterministic_algorithms(False)
 
@@ -124,9 +120,7 @@ def seen(model: Any, tokenizer: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", ["bert", "llama"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_all_that_a_probe_saw_is_as_before(
-    name: str, fails: bool, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_changed(name: str, fails: bool, folders: Folders, monkeypatch: Patch) -> None:
     model, tokenizer = opened(folders[name])
     list(model.modules())[5].eval()
     next(model.parameters()).requires_grad = False
@@ -155,9 +149,7 @@ def test_all_that_a_probe_saw_is_as_before(
     assert {key for key in before | after if before.get(key) != after.get(key)} == set()
 
 
-def test_within_autocast_a_probe_has_the_same_numbers_and_weights_train_on(
-    folders: dict[str, Path],
-) -> None:
+def test_a_probe_within_autocast_has_the_same_numbers(folders: Folders) -> None:
     model, tokenizer = opened(folders["bert"])
     probes = [small(STORIES, dtype="bfloat16"), small(STORIES)]
     expected = [probe.ask(model, tokenizer) for probe in probes]
@@ -168,7 +160,7 @@ def test_within_autocast_a_probe_has_the_same_numbers_and_weights_train_on(
     assert model.bert.encoder.layer[0].attention.self.query.weight.grad is not None
 
 
-def test_a_probe_compiles_nothing(folders: dict[str, Path]) -> None:
+def test_a_probe_compiles_nothing(folders: Folders) -> None:
     model, tokenizer = opened(folders["bert"])
     compiled = []
 

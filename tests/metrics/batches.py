@@ -1,6 +1,4 @@
-"""Batches to test metrics with, and a naive reading of UnQover's formulas: plain loops over plain
-numbers.
-"""
+"""Batches to test metrics with, and UnQover's formulas as plain loops over plain numbers."""
 
 import math
 from collections import defaultdict
@@ -18,17 +16,15 @@ class Batch(NamedTuple):
     attribute_N: Tensor
 
 
-def random_batch(
-    n: int, num_classes: int, num_subjects: int, num_attributes: int, seed: int = 0
-) -> Batch:
+def random_batch(n: int, classes: int, subjects: int, attributes: int, seed: int = 0) -> Batch:
     make = torch.Generator().manual_seed(seed)
-    first = torch.randint(num_subjects, (n,), generator=make)
-    second = (first + torch.randint(1, num_subjects, (n,), generator=make)) % num_subjects
+    first = torch.randint(subjects, (n,), generator=make)
+    second = (first + torch.randint(1, subjects, (n,), generator=make)) % subjects
     return Batch(
         torch.rand(n, 4, 2, generator=make, dtype=torch.float64),
-        torch.randint(num_classes, (n,), generator=make),
+        torch.randint(classes, (n,), generator=make),
         torch.stack((first, second), dim=1),
-        torch.randint(num_attributes, (n,), generator=make),
+        torch.randint(attributes, (n,), generator=make),
     )
 
 
@@ -56,11 +52,8 @@ def sign(value: float) -> float:
 
 def naive_class(batch: Batch, k: int) -> dict[str, Any]:
     """Every aggregate of class k."""
-    rows = [
-        (score, *pair, a)
-        for score, c, pair, a in zip(*(value.tolist() for value in batch), strict=True)
-        if c == k
-    ]
+    columns = (value.tolist() for value in batch)
+    rows = [(score, *pair, a) for score, c, pair, a in zip(*columns, strict=True) if c == k]
     result: dict[str, Any] = {"n": len(rows)}
     for suffix, change in (("", lambda s: s), ("_normalised", naive_normalised)):
         xa, pairs = defaultdict(list), defaultdict(list)
@@ -82,9 +75,7 @@ def naive_class(batch: Batch, k: int) -> dict[str, Any]:
         }
     measures = {"mean_abs_c": lambda score: abs(naive_c(score)), "delta": naive_delta}
     measures |= {"eps": naive_eps, "mass": lambda score: fmean(map(math.fsum, score))}
-    return result | {
-        name: fmean(measure(row[0]) for row in rows) for name, measure in measures.items()
-    }
+    return result | {name: fmean(of(row[0]) for row in rows) for name, of in measures.items()}
 
 
 class ShiftBatch(NamedTuple):
@@ -104,9 +95,7 @@ def shift_batch(n: int, spread: float = 1.0) -> ShiftBatch:
 
 
 def embeddings(n: int, d: int, e: int, seed: int = 0, layers: int = 2) -> tuple[Tensor, Tensor]:
-    """Two related sets of embeddings, (L, N, D) and (L, N, E), with a few large dimensions,
-    float64.
-    """
+    """Related embeddings (L, N, D) and (L, N, E), with a few large dimensions, float64."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

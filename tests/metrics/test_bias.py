@@ -1,6 +1,4 @@
-"""metrics/bias: against worked examples, naive loops, symmetries, and the ways a batch
-can be cut.
-"""
+"""metrics/bias against worked examples, naive loops, symmetries, and ways to cut a batch."""
 
 import numpy as np
 import pytest
@@ -18,9 +16,8 @@ NAMES = ("mu", "eta", "theta", "mu_normalised")
 EX1 = torch.tensor([[[0.56, 0.30], [0.45, 0.20], [0.28, 0.36], [0.15, 0.56]]], dtype=torch.float64)
 """A worked example: subjects (alpha, beta)."""
 
-scores = st.lists(st.floats(0, 1), min_size=8, max_size=8).map(
-    lambda values: torch.tensor(values, dtype=torch.float64).view(1, 4, 2)
-)
+eight = st.lists(st.floats(0, 1), min_size=8, max_size=8)
+scores = eight.map(lambda values: torch.tensor(values, dtype=torch.float64).view(1, 4, 2))
 
 
 def measures_of(batch: Batch, k: int) -> dict[str, float]:
@@ -32,9 +29,8 @@ def measures_of(batch: Batch, k: int) -> dict[str, float]:
 def test_group_values_equal_naive_loops_and_have_their_symmetries(score_NVS: Tensor) -> None:
     plain, found = score_NVS[0].tolist(), score_groups(score_NVS)
     c, delta, eps = (value.item() for value in (found.c_N, found.delta_N, found.eps_N))
-    assert (c, delta, eps) == pytest.approx(
-        (naive_c(plain), naive_delta(plain), naive_eps(plain)), abs=1e-12
-    )
+    expected = naive_c(plain), naive_delta(plain), naive_eps(plain)
+    assert (c, delta, eps) == pytest.approx(expected, abs=1e-12)
     assert max(abs(c), delta, eps, abs(found.c_normalised_N.item()), found.mass_N.item() / 2) <= 1
     assert min(delta, eps, found.mass_N.item()) >= 0
     roles, negation = score_NVS.flip(2), score_NVS[:, [1, 0, 3, 2]]
@@ -77,18 +73,16 @@ def groups_of(batch: Batch) -> ClassGroups:
 def test_maxima_and_their_changes_are_those_of_the_metric() -> None:
     one, two = (random_batch(60, 1, 5, 4, seed=seed) for seed in (0, 1))
     two = one._replace(score_NVS=two.score_NVS)
-    found, change = (
-        maxima(NAMES, [groups_of(one)]),
-        maxima(NAMES, [groups_of(one)], [groups_of(two)]),
-    )
+    first, second = [groups_of(one)], [groups_of(two)]
+    found, change = maxima(NAMES, first), maxima(NAMES, first, second)
     before, after = (naive_class(batch, 0) for batch in (one, two))
     for name in NAMES:
         assert found[name][0][0] == pytest.approx(before[name])
         value, low, high, *_ = change[name][0]
         assert value == pytest.approx(after[name] - before[name])
         assert low < value < high
-        assert -low == pytest.approx(maxima([name], [groups_of(two)], [groups_of(one)])[name][0][2])
-    assert np.isnan(maxima(["mu"], [groups_of(one)], [groups_of(one)])["mu"][0][1])  # all is equal
+        assert -low == pytest.approx(maxima([name], second, first)[name][0][2])
+    assert np.isnan(maxima(["mu"], first, first)["mu"][0][1])  # all is equal
 
 
 def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
@@ -104,16 +98,12 @@ def test_the_value_by_chance_is_that_of_groups_whose_subjects_swap() -> None:
 
 
 def test_groups_of_a_unit_have_the_same_noise() -> None:
-    """Copies of every group under its unit say nothing new; fewer than ten units have
-    no interval.
-    """
+    """Copies under a group's unit say nothing new; fewer than ten units have no interval."""
     batch = random_batch(25, 1, 4, 3)
     one, twice = groups_of(batch), groups_of(Batch(*(torch.cat([value, value]) for value in batch)))
     together = twice._replace(unit_N=np.tile(np.arange(25), 2))
     for name in ("mu", "eta", "theta"):
         np.testing.assert_allclose(*(maxima([name], [each])[name] for each in (one, together)))
-    (_, low, high, *_), (_, apart_low, apart_high, *_) = (
-        maxima(["mu"], [each])["mu"][0] for each in (one, twice)
-    )
-    assert apart_high - apart_low < high - low
+    ends, apart = (maxima(["mu"], [each])["mu"][0][1:3] for each in (one, twice))
+    assert apart[1] - apart[0] < ends[1] - ends[0]
     assert np.isnan(maxima(["mu"], [groups_of(random_batch(9, 1, 4, 3))])["mu"][0][1:3]).all()

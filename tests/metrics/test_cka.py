@@ -1,6 +1,4 @@
-"""metrics/cka: against a naive reference over kernels, its invariances, and the ways a set can be
-cut.
-"""
+"""metrics/cka against a naive reference over kernels, its invariances, and ways to cut a set."""
 
 import numpy as np
 import pytest

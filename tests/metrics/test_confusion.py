@@ -13,6 +13,9 @@ from scipy.special import softmax
 
 from interventune.metrics import confusion as of
 
+SIZES = st.tuples(st.integers(1, 9), st.integers(2, 6))
+logits = arrays(np.float64, SIZES, elements=st.floats(-20, 20))
+
 
 def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     toy = json.loads((oracle / "probes_toy.json").read_text())
@@ -30,11 +33,6 @@ def test_numbers_of_the_oracle_file(oracle: Path) -> None:
     for part, others, own_slot in (("pre", "ANC", "RAC"), ("post", "ANC'", "SAC")):
         found = of.others_less_own(np.array(nra[part]), np.array(nra["slot"]))
         assert found == pytest.approx(np.array(nra[others]) - np.array(nra[own_slot]))
-
-
-logits = arrays(
-    np.float64, st.tuples(st.integers(1, 9), st.integers(2, 6)), elements=st.floats(-20, 20)
-)
 
 
 @given(logits)

@@ -1,6 +1,4 @@
-"""Calibration and the mean over strata against worked examples, a naive loop and the authors'
-numbers.
-"""
+"""Calibration and the mean over strata against worked examples and the authors' numbers."""
 
 import json
 from pathlib import Path
@@ -40,10 +38,8 @@ def test_published_examples(oracle: Path) -> None:
 def test_the_authors_predictions(shared: Path) -> None:
     runs = json.loads((shared / "oracle/protocols/ambig_runs.json").read_text())
     for run in runs.values():
-        free, *rows = (
-            np.array([float(x) for x in text.strip("[]").split()])
-            for text in (run["empty_label_probs"], *run["raw_label_probs"])
-        )
+        texts = (run["empty_label_probs"], *run["raw_label_probs"])
+        free, *rows = (np.array([*map(float, text.strip("[]").split())]) for text in texts)
         labels = calibrated(np.array(rows), free).argmax(1)
         # Of split 1_0, where 1 is right.
         assert [str(label) for label in labels] == run["em_per_item"]

@@ -5,15 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from interventune.metrics import intervals as of
 from interventune.metrics.bias import intervals
 from interventune.metrics.bias.intervals import ClassGroups, maxima
-from interventune.metrics.intervals import (
-    combined,
-    error_of_seeds,
-    interval,
-    interval_of_change,
-    jackknife_error,
-)
+from interventune.metrics.intervals import interval, interval_of_change
 
 DRAWS, GROUPS = 1000, 200
 
@@ -26,7 +21,7 @@ def ratio(part_UD: Any, whole_UD: Any) -> tuple[Any, Any]:
     """The ratio of sums, and its standard error."""
     value_D = part_UD.sum(0) / whole_UD.sum(0)
     without_UD = (part_UD.sum(0) - part_UD) / (whole_UD.sum(0) - whole_UD)
-    return value_D, jackknife_error(value_D, without_UD)
+    return value_D, of.jackknife_error(value_D, without_UD)
 
 
 def rates(draw: np.random.Generator, share: float, units: int, correlation: float) -> Any:
@@ -59,8 +54,8 @@ def test_seeds_and_units_vary(seeds: int, units: int, effects: tuple[float, ...]
         value_SU = value_SU + draw.normal(0, of_both, (seeds, units))
         value_S = value_SU.mean(1)
         without_SU = (value_SU.sum(1, keepdims=True) - value_SU) / (units - 1)
-        error = jackknife_error(value_S.mean(), without_SU.mean(0))
-        both, t = combined((error, units), (error_of_seeds(value_S, without_SU), seeds))
+        error = of.jackknife_error(value_S.mean(), without_SU.mean(0))
+        both, t = of.combined((error, units), (of.error_of_seeds(value_S, without_SU), seeds))
         ends.append(interval(value_S.mean(), both, units, t=t))
     assert_covers(0, tuple(np.array(ends).T))
 
@@ -106,32 +101,24 @@ def test_units_that_agree_count_as_one_answer_each() -> None:
     assert 0.6 < low < 1 == high
 
 
-def groups_of(
-    draw: np.random.Generator, size: float, noise: float
-) -> tuple[ClassGroups, dict[str, float]]:
-    """Groups of five subjects and three attributes, the second of which turns the preference round;
-    and the true mu, eta and theta.
-    """
+def groups_of(draw: np.random.Generator, size: float) -> tuple[ClassGroups, dict[str, float]]:
+    """Groups of five subjects and three attributes, one of which turns preferences; the truth."""
     first, other = draw.integers(0, 5, GROUPS), draw.integers(1, 5, GROUPS)
     subject_NS, attribute_N = np.stack([first, (first + other) % 5], 1), draw.integers(0, 3, GROUPS)
     sign_N = np.sign(np.subtract(*subject_NS.T)) * (1 - 2 * (attribute_N == 1))
-    c_N = size * sign_N + noise * draw.normal(size=GROUPS)
+    c_N = size * sign_N + 0.2 * draw.normal(size=GROUPS)
     mean = (1 + 0.5 + 0 + 0.5 + 1) / 5  # a subject in the middle wins as often as it loses
     truth = {"mu": mean * size, "eta": mean * (size > 0), "theta": size}
     return ClassGroups(c_N, c_N, subject_NS, attribute_N, np.arange(GROUPS)), truth
 
 
 @pytest.mark.parametrize("size", [0.0, 0.6])
-def test_mu_eta_and_theta_without_and_with_preference(
-    size: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Noise raises them, but without preference their intervals start at 0 in 95 % of samples:
-    where the value is at most that of 95 % of models without preference.
-    """
+def test_mu_eta_and_theta_by_preference(size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise raises them; without preference, 95 % of intervals start at 0: all is chance."""
     monkeypatch.setattr(intervals, "DRAWS", 100)
     draw, held = np.random.default_rng(7), {"mu": 0, "eta": 0, "theta": 0}
     for _ in range(DRAWS):
-        groups, truth = groups_of(draw, size, 0.2)
+        groups, truth = groups_of(draw, size)
         for name, ((value, low, high, *_), (mean, _, most, *_)) in maxima(held, [groups]).items():
             held[name] += low <= truth[name] <= high
             assert low <= value <= high

@@ -33,9 +33,7 @@ def test_equals_numpy() -> None:
 
 
 def test_deviation_of_cosines_close_to_1_is_kept() -> None:
-    """Deviations near 1e-7 around 0.9999998: far below what sums of squared cosines in float32
-    could hold.
-    """
+    """Deviations near 1e-7 around 0.9999998, which sums of squares in float32 could not hold."""
     batch = shift_batch(500, spread=1e-7)
     batch = batch._replace(cls_N=batch.cls_N.double() - 1e-9, token_P=batch.token_P.double())
     measures, expected = measures_of(batch), naive(batch)

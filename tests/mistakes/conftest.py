@@ -17,12 +17,8 @@ from tests.data_modules.fixtures.tiny_lists import write_lists
 from tests.evaluation.checkpoints import save_ckpt, save_groups, save_questions
 
 GIVEN = Path(__file__).resolve().parent / "given"
-ENTRIES: dict[str, Callable[[list[str]], int]] = {
-    "data": data,
-    "evaluation": evaluation,
-    "models": models,
-    "training": training,
-}
+ENTRIES: dict[str, Callable[[list[str]], int]] = {"data": data, "evaluation": evaluation}
+ENTRIES |= {"models": models, "training": training}
 
 
 def outcome(entry: str, arguments: list[str]) -> tuple[int, str]:
@@ -38,10 +34,8 @@ def outcome(entry: str, arguments: list[str]) -> tuple[int, str]:
 
 def everything_in(folder: Path) -> dict[str, bytes | None]:
     """All files with what they hold, and all folders; hidden ones too."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
-        for path in sorted(folder.rglob("*"))
-    }
+    paths = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*"))}
+    return {name: path.read_bytes() if path.is_file() else None for name, path in paths.items()}
 
 
 def refused(entry: str, arguments: list[str], *named: str) -> None:

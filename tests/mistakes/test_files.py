@@ -21,16 +21,10 @@ from tests.mistakes.conftest import GIVEN, everything_in, outcome, refused
 PERTURB = "data perturb --variant os --input {file} --output {out}/x"
 PREDICTED = "evaluation bias --predictions {file} --output {out}/x"
 ABSENT = "--checkpoint no-such.ckpt --output {out}/x"
-COMMANDS = {
-    "squad.json": PERTURB,
-    "coqa.json": PERTURB,
-    "hotpotqa.json": PERTURB,
-    "rows.jsonl": PERTURB,
-    "lei.json": PREDICTED,
-    "unqover.json": PREDICTED,
-    "pairs.jsonl": f"evaluation negation --pairs {{file}} {ABSENT}",
-    "piqa.jsonl": f"evaluation confusion --input {{file}} {ABSENT}",
-}
+COMMANDS = dict.fromkeys(("squad.json", "coqa.json", "hotpotqa.json", "rows.jsonl"), PERTURB)
+COMMANDS |= {"lei.json": PREDICTED, "unqover.json": PREDICTED}
+COMMANDS |= {"pairs.jsonl": f"evaluation negation --pairs {{file}} {ABSENT}"}
+COMMANDS |= {"piqa.jsonl": f"evaluation confusion --input {{file}} {ABSENT}"}
 BYTES: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda raw: b"",
     "cut off": lambda raw: raw[: len(raw) // 3],
@@ -44,6 +38,7 @@ BYTES: dict[str, Callable[[bytes], bytes]] = {
 }
 VALUES: list[Any] = [None, 7, 1.5, True, "x", ["x"], {"x": 1}, ...]
 """`...` leaves the field out."""
+Content = dict[str, Any]
 
 
 def places(document: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -88,9 +83,6 @@ def test_a_changed_file_is_read_or_named(tmp_path_factory: Any, changed: tuple[s
         return
     refused(entry, arguments, f"bad_{name}")
     assert everything_in(folder) == before
-
-
-Content = dict[str, Any]
 
 
 def check(path: Path, *named: str) -> None:
@@ -155,15 +147,12 @@ def config(**changed: Any) -> Callable[[bytes], bytes]:
     return lambda raw: json.dumps(json.loads(raw) | changed).encode()
 
 
-def with_infinity(raw: bytes) -> bytes:
-    return save(spoiled(load(raw), math.inf), {"format": "pt"})
-
-
 FILES = ("config.json", "model.safetensors", "tokenizer.json")
 DAMAGES: list[Any] = [(name, how, "") for how in (None, BYTES["cut off"]) for name in FILES]
 DAMAGES += [("config.json", config(model_type="gpt9"), "")]
 DAMAGES += [("config.json", config(hidden_size=48, num_attention_heads=4), "")]
-DAMAGES += [("model.safetensors", with_infinity, "not finite")]
+INFINITE = lambda raw: save(spoiled(load(raw), math.inf), {"format": "pt"})  # noqa: E731
+DAMAGES += [("model.safetensors", INFINITE, "not finite")]
 
 
 @pytest.mark.parametrize(("file", "change", "named"), DAMAGES)

@@ -21,17 +21,16 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("data_modules", "models", "training", "evaluation", "interventune")
 OWN = {"from_pretrained(model.eval(), name)", "PeftConfig.from_pretrained(path)"}
 """Calls that open no files, or files without classes."""
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
 
 
 def test_no_call_runs_the_code_of_a_folder() -> None:
-    calls = [
-        call
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-        for call in ast.walk(ast.parse(path.read_text()))
-        if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("from_pretrained")
-    ]
-    texts = [ast.unparse(call) for call in calls]
+    files = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    calls = [x for file in files for x in ast.walk(ast.parse(file)) if isinstance(x, ast.Call)]
+    texts = [ast.unparse(x) for x in calls if ast.unparse(x.func).endswith("from_pretrained")]
     assert len(texts) >= 6
     assert {text for text in texts if "trust_remote_code=False" not in text} == OWN
 
@@ -41,12 +40,6 @@ def test_processes_are_started_without_the_current_folder() -> None:
         text = (ROOT / path).read_text()
         assert text.count("sys.executable, ") == text.count('sys.executable, "-P", "-m"') > 0
     assert 'sys.executable, "-P", "-m"' in (ROOT / "evaluation/reproduce/run.py").read_text()
-
-
-BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
-    f"{new}: &{new} [{', '.join([f'*{old}'] * 8)}]\n"
-    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
-)
 
 
 @pytest.mark.parametrize("text", [BOMB, "a: &a {b: *a}", "a: &a [*a]", "a: 1\nb: 2\na: 3"])
@@ -86,9 +79,7 @@ def test_groups_are_read_once(given_files: Path) -> None:
         list(read_groups(groups, groups))
 
 
-def test_groups_without_an_answer_are_counted(
-    given_files: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_groups_without_answers_count(given_files: Path, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(DataError):
         list(read_questions(given_files / "groups.json"))
     assert "groups are left out" in caplog.text
@@ -110,9 +101,8 @@ def test_a_file_is_no_advice(advice: str, given_files: Path, tmp_path: Path) -> 
 def test_a_reader_that_has_gone_ends_a_command_quietly() -> None:
     code = "from interventune.storage.command_line import guarded; import sys; "
     code += "sys.exit(guarded(lambda: print('x' * 10**6)))"
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", code], **pipes) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -1,6 +1,4 @@
-"""LoRA of tiny models: what stands on what, folders of peft, and bases that are moved, changed or
-gone.
-"""
+"""LoRA of tiny models: what stands on what, folders of peft, and bases changed or gone."""
 
 import shutil
 from pathlib import Path
@@ -87,9 +85,7 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     assert not torch.equal(states(again), states(checkpoint))
 
 
-def test_adapters_on_adapters_and_on_checkpoints(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_adapters_on_adapters_and_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """On random weights with a warning."""
     trained(tmp_path / "a.ckpt", "random", "bert")
     assert "random base" in caplog.text

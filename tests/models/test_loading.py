@@ -1,7 +1,4 @@
-"""Models from their files: checkpoints that stand on their own, and what may start from what; what
-does not fit is named. Missing and unexpected weights are refused on every road from a file to a
-model. Damaged files are in tests/mistakes.
-"""
+"""Checkpoints stand alone; what may start from what; what does not fit is named, on every road."""
 
 import json
 from collections.abc import Callable
@@ -25,6 +22,10 @@ from tests.data_modules.fixtures import tiny_language_models
 from tests.evaluation.checkpoints import save_folder
 from tests.models import tiny
 from tests.models.tiny import at, backbone, call, model, rows, save, tensors
+
+ENCODER_HEADS = [heads for heads in HEADS if heads != "causal"]
+Weights = dict[str, torch.Tensor]
+Change = Callable[[Weights], Weights]
 
 
 def refused(path: Path, action: Callable[..., object], *arguments: Any, **options: Any) -> str:
@@ -86,9 +87,7 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
 
 
 @torch.no_grad()
-def test_what_an_export_cannot_hold_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_export_says_what_it_lacks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     qa, inputs, folder = model("bert", "rationale"), rows([9]), tmp_path / "folder"
     path = save(tmp_path, qa)
     export(str(path), folder)
@@ -100,9 +99,6 @@ def test_what_an_export_cannot_hold_is_said(
         refused(path, export, str(save(tmp_path, model("bert", heads))), tmp_path / "other")
     refused(folder, export, str(folder), tmp_path / "other")
     assert not (tmp_path / "other").exists()
-
-
-ENCODER_HEADS = [heads for heads in HEADS if heads != "causal"]
 
 
 @pytest.mark.parametrize("old_heads", ENCODER_HEADS)
@@ -120,22 +116,17 @@ def test_what_may_start_from_what(old_heads: str, tmp_path: Path) -> None:
         assert fingerprint(new.encoder) == fingerprint(old.encoder)
         if "choice" not in (old_heads, new_heads):
             context_BT = inputs["attention_mask"] != 0
-            output, before = (
-                qa(inputs) if qa.heads == "span" else qa(inputs, context_BT)
-                for qa in (new.eval(), old)
-            )
+            arguments = (inputs, context_BT)
+            pair = (qa(*arguments[: 1 + (qa.heads != "span")]) for qa in (new.eval(), old))
+            output, before = pair
             torch.testing.assert_close(output.start_BT, before.start_BT)
             if new_heads != "xlnet":
                 assert torch.equal(output.end_BT, before.end_BT)
 
 
 @torch.no_grad()
-def test_a_folder_gives_encoder_and_span_head(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """And to a model of multiple choice a random head, always the same: a baseline that knows
-    nothing. One without a span head is evaluated with a warning.
-    """
+def test_a_folder_gives_encoder_and_head(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Heads of multiple choice are random, always the same; a missing span head costs a warning."""
     span, inputs, folder = model("bert"), rows([9]), tmp_path / "qa"
     tiny.to_pretrained(span).save_pretrained(folder)
     for heads in ("rationale", "xlnet"):
@@ -213,9 +204,7 @@ def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
 
 
 def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None:
-    """Another task's head is not taken; half precision becomes float32; settings replace the
-    folder's own.
-    """
+    """Another task's head is not taken; half precision becomes float32; settings win."""
     config = load_pretrained(backbone("bert")).config
     BertForSequenceClassification(config).save_pretrained(tmp_path / "task")
     assert type(load_pretrained(at(tmp_path / "task"))).__name__ == "BertForQuestionAnswering"
@@ -228,19 +217,14 @@ def test_other_heads_precisions_and_settings_of_a_folder(tmp_path: Path) -> None
     assert qa.config.hidden_dropout_prob == 0.3
 
 
-Weights = dict[str, torch.Tensor]
-
-
-def edit(
-    folder: Path, change: Callable[[Weights], Weights], file: str = "model.safetensors"
-) -> Path:
+def edit(folder: Path, change: Change, file: str = "model.safetensors") -> Path:
     """Replace the weights in a folder."""
     weights = load_file(folder / file)
     save_file(change(weights), folder / file, metadata={"format": "pt"})
     return folder
 
 
-def without(part: str) -> Callable[[Weights], Weights]:
+def without(part: str) -> Change:
     def change(weights: Weights) -> Weights:
         assert any(part in name for name in weights)
         return {name: weight for name, weight in weights.items() if part not in name}
@@ -248,7 +232,7 @@ def without(part: str) -> Callable[[Weights], Weights]:
     return change
 
 
-def more(name: str) -> Callable[[Weights], Weights]:
+def more(name: str) -> Change:
     return lambda weights: {**weights, name: torch.zeros(2)}
 
 

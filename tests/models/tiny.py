@@ -13,6 +13,7 @@ from interventune.models.loading import start
 
 NAMES = tuple(name for name, row in ARCHITECTURES.items() if not row.causal)
 """All encoders; of decoders tests/models/language/test_model_calls.py."""
+Inputs = dict[str, Tensor]
 PAD = 1
 VOCABULARY = 60
 
@@ -24,6 +25,8 @@ _SIZES: dict[str, dict[str, Any]] = {
     | {"local_attention": 8}
     | {f"{name}_token_id": 2 for name in ("bos", "eos", "cls", "sep")},
 }
+TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}
+ENCODING = {"order": "context_first", "max_length": 100}
 
 
 def at(path: Path | str, name: str = "bert", **changes: Any) -> Backbone:
@@ -46,14 +49,17 @@ MODELS = (
 """Architecture and heads of what must hold for every model: all encoders, and all heads."""
 
 
-def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
+@torch.no_grad()
+def loud(built: Any, times: float = 2) -> Any:
     """In evaluation mode, with weights large enough that inputs matter."""
+    for parameter in built.parameters():
+        parameter.mul_(times).add_(0.05 * torch.randn_like(parameter))
+    return built.eval()
+
+
+def model(name: str, heads: str = "span", seed: int = 0, **options: Any) -> Any:
     torch.manual_seed(seed)
-    built = start(backbone(name), heads_class(heads), **options).eval()
-    with torch.no_grad():
-        for parameter in built.parameters():
-            parameter.mul_(2).add_(0.05 * torch.randn_like(parameter))
-    return built
+    return loud(start(backbone(name), heads_class(heads), **options))
 
 
 def to_pretrained(built: Any) -> Any:
@@ -68,7 +74,7 @@ def to_pretrained(built: Any) -> Any:
     return pretrained
 
 
-def call(built: EncoderModel, inputs: dict[str, Tensor]) -> tuple[Any, ...]:
+def call(built: EncoderModel, inputs: Inputs) -> tuple[Any, ...]:
     """One question whose choices are the rows, or the rows with what their heads need."""
     if built.heads == "choice":
         return ({key: value[None] for key, value in inputs.items()},)
@@ -86,15 +92,11 @@ def cls_of(name: str, mask_BT: Tensor) -> Tensor:
     return first_B + mask_BT.sum(1) - 1 if name == "xlnet" else first_B
 
 
-def context_of(inputs: dict[str, Tensor]) -> Tensor:
+def context_of(inputs: Inputs) -> Tensor:
     """The middle of every row."""
     mask_BT = inputs["attention_mask"]
     rank_BT = mask_BT.cumsum(1) * mask_BT
     return (rank_BT > 2) & (rank_BT < mask_BT.sum(1, keepdim=True) - 1)
-
-
-TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}"}
-ENCODING = {"order": "context_first", "max_length": 100}
 
 
 def content(built: EncoderModel) -> dict[str, Any]:
@@ -112,9 +114,7 @@ def save(folder: Path, built: EncoderModel) -> Path:
     return folder / "last.ckpt"
 
 
-def rows(
-    lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False
-) -> dict[str, Tensor]:
+def rows(lengths: list[int], seed: int = 0, *, width: int = 0, left: bool = False) -> Inputs:
     """A padded batch of random rows; the same rows whatever the padding."""
     generator, shape = torch.Generator().manual_seed(seed), (len(lengths), width or max(lengths))
     names = ("input_ids", "attention_mask", "token_type_ids")

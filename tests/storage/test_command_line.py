@@ -7,6 +7,8 @@ import pytest
 
 from interventune.storage.command_line import Count, Named, Parser, call, run
 
+WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "--prompt long"]
+
 
 @dataclass(frozen=True)
 class Options:
@@ -58,13 +60,8 @@ def test_values_have_the_types_of_the_signature() -> None:
     assert values == expected
 
 
-WRONG = ["", "--limit 0", "--limit 1.5", "--threshold nan", "--threshold inf", "--prompt long"]
-
-
 @pytest.mark.parametrize("wrong", [*WRONG, "--check b"])
-def test_a_mistake_is_one_line_with_the_flag(
-    wrong: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_a_line_with_the_flag(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         parsed("a", *(["--checkpoint", "b", *wrong.split()] if wrong else ()))
     error = capsys.readouterr().err

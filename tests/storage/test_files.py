@@ -12,17 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import (
-    DataError,
-    atomic,
-    atomic_text,
-    check,
-    json_lines,
-    load_json,
-    read_bytes,
-    stream_object,
-)
+from interventune.storage import documents
+from interventune.storage.documents import DataError, atomic_text, json_lines, load_json, read_bytes
 from interventune.storage.finished_work import FinishedWork
+
+READERS: dict[str, Callable[[Path], object]] = {"bytes": read_bytes, "JSON": load_json}
+READERS |= {"lines": lambda x: [*json_lines(x)], "object": lambda x: [*documents.stream_object(x)]}
+NO_OBJECTS = ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -41,7 +37,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
 
 def test_a_folder_takes_the_place_of_an_older_one_whole_or_not_at_all(tmp_path: Path) -> None:
     def write(name: str, *, fail: bool) -> None:
-        with atomic(tmp_path / "report") as folder:
+        with documents.atomic(tmp_path / "report") as folder:
             folder.mkdir()
             (folder / name).write_text(name)
             if fail:
@@ -51,10 +47,6 @@ def test_a_folder_takes_the_place_of_an_older_one_whole_or_not_at_all(tmp_path: 
         with pytest.raises(KeyError) if fail else nullcontext():
             write(name, fail=fail)
         assert [path.name for path in tmp_path.rglob("*")] == ["report", left]
-
-
-READERS: dict[str, Callable[[Path], object]] = {"bytes": read_bytes, "JSON": load_json}
-READERS |= {"lines": lambda x: [*json_lines(x)], "object": lambda x: [*stream_object(x)]}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -76,27 +68,24 @@ VALUES = st.recursive(
 )
 
 
-@given(
-    document=st.dictionaries(st.text(), VALUES, max_size=5),
-    indent=st.sampled_from([None, 4]),
-    mark=st.sampled_from(["", "\ufeff"]),
-)
+DOCUMENTS = st.dictionaries(st.text(), VALUES, max_size=5)
+
+
+@given(DOCUMENTS, st.sampled_from([None, 4]), st.sampled_from(["", "\ufeff"]))
 def test_streaming_gives_what_parsing_at_once_gives(
     tmp_path_factory: pytest.TempPathFactory, document: Any, indent: int | None, mark: str
 ) -> None:
     path = tmp_path_factory.mktemp("json") / "file.json"
     path.write_text(mark + json.dumps(document, indent=indent), encoding="utf-8")
-    assert list(stream_object(path)) == list(document.items()) == list(load_json(path).items())
+    assert [*documents.stream_object(path)] == [*document.items()] == [*load_json(path).items()]
     assert indent or [row for _, row in json_lines(path)] == [document]
 
 
-@pytest.mark.parametrize(
-    "text", ["", '{"a": 1', '{"a" 1}', '{"a": 1 "b": 2}', "{1: 2}", '{"a": }', '{"a": 1} x']
-)
+@pytest.mark.parametrize("text", NO_OBJECTS)
 def test_streaming_names_a_file_that_is_no_object(tmp_path: Path, text: str) -> None:
     (tmp_path / "broken.json").write_text(text)
     with pytest.raises(DataError, match=r"broken\.json: .*JSON object"):
-        list(stream_object(tmp_path / "broken.json"))
+        list(documents.stream_object(tmp_path / "broken.json"))
 
 
 class Row(TypedDict):
@@ -113,10 +102,10 @@ class Row(TypedDict):
     ],
 )
 def test_the_type_is_the_check(row: dict[str, Any], field: str) -> None:
-    read = check(b'{"name": "n", "spans": [[0, 1]]}', Row, "a.json")
+    read = documents.check(b'{"name": "n", "spans": [[0, 1]]}', Row, "a.json")
     assert read == {"name": "n", "spans": [(0, 1)]}
     with pytest.raises(DataError, match=rf"^a.json: the field '{field}'[^\n]*\Z"):
-        check(json.dumps(row).encode(), Row, "a.json")
+        documents.check(json.dumps(row).encode(), Row, "a.json")
 
 
 def test_lines_have_places_and_go_on_after_an_error(tmp_path: Path) -> None:
@@ -157,12 +146,10 @@ def test_whatever_byte_a_kill_leaves_the_rest_is_whole(
     assert FinishedWork(path) == work
 
 
-@pytest.mark.parametrize(
-    "text", ["no store\n", '[1]\n{"key": "a", "answer": 1}\n', '{"key": 3}\n', "{}\n"]
-)
+@pytest.mark.parametrize("text", ["no store", '[1]\n{"key": "a", "answer": 1}', '{"key": 3}', "{}"])
 def test_a_file_that_is_no_store_is_told_and_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "file"
-    path.write_text(text)
+    path.write_text(text := f"{text}\n")
     with pytest.raises(DataError, match="line 1"):
         FinishedWork(path)
     assert path.read_text() == text

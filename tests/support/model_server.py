@@ -1,6 +1,4 @@
-"""A server on 127.0.0.1 that completes token ids with a small causal model, as vLLM does, or
-wrongly in one of the ways in which servers are known to.
-"""
+"""A server that completes token ids with a small causal model as vLLM does, or wrongly."""
 
 from __future__ import annotations
 
@@ -11,25 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-Fault = Literal[
-    "",
-    "generated only",
-    "order-dependent",
-    "two begin tokens",
-    "HTTP 500 with echo",
-    "-9999",
-    "another order",
-    "slow",
-    "closes connections",
-    "one prompt a request",
-    "five log-probabilities",
-    "dies",
-]
+Fault = str
+"""As `spoil` and `serve_model` name them."""
 
 
 @dataclass
@@ -55,7 +41,7 @@ class Completer:
         end = self.model.config.eos_token_id
         ids, logprobs = list(row), [None, *self.logprobs(row)]
         while len(ids) < len(row) + request["max_tokens"]:
-            step_V = self.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            step_V = self.after(ids)
             ids.append(int(step_V.argmax()))
             logprobs.append(float(step_V.max()))
             if ids[-1] == end:
@@ -66,15 +52,13 @@ class Completer:
             tokens = self.tokenizer.convert_ids_to_tokens(ids)
             choice["logprobs"] = {"tokens": tokens, "token_logprobs": logprobs}
         elif request.get("logprobs"):
-            value_K, id_K = (
-                self.model(torch.tensor([row]))
-                .logits[0, -1]
-                .log_softmax(-1)
-                .topk(request["logprobs"])
-            )
+            value_K, id_K = self.after(row).topk(request["logprobs"])
             names = self.tokenizer.convert_ids_to_tokens(id_K.tolist())
             choice["logprobs"] = {"top_logprobs": [dict(zip(names, value_K.tolist(), strict=True))]}
         return choice
+
+    def after(self, ids: list[int]) -> torch.Tensor:
+        return self.model(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
 
     def logprobs(self, row: list[int]) -> list[float]:
         log_TV = self.model(torch.tensor([row])).logits[0, :-1].log_softmax(-1)
@@ -91,10 +75,8 @@ def spoil(fault: Fault, choices: list[dict[str, Any]]) -> None:
         if fault == "generated only":
             echo |= {"tokens": echo["tokens"][-1:], "token_logprobs": values[-1:]}
         if fault == "two begin tokens":
-            echo |= {
-                "tokens": ["<s>", *echo["tokens"]],
-                "token_logprobs": [None, -3.0, *values[1:]],
-            }
+            echo["tokens"].insert(0, "<s>")
+            echo["token_logprobs"] = [None, -3.0, *values[1:]]
         if fault == "order-dependent":
             echo["token_logprobs"] = [None, *(value - 0.3 * place for value in values[1:])]
         if fault == "-9999":

@@ -1,8 +1,4 @@
-"""Processes that begin with torch, Lightning and transformers imported, which costs an interpreter
-seconds.
-
-multiprocessing's server, in the environment of the tests' start, imports them and forks itself.
-"""
+"""Processes, forked by multiprocessing's server, which has imported torch: seconds less."""
 
 import os
 import runpy
@@ -71,8 +67,7 @@ def run_module(room: str, arguments: Sequence[str], checkout: Path = ROOT) -> No
 
 
 def launch(room: str, arguments: Sequence[str], processes: int = 1) -> tuple[int, str]:
-    """`python -m interventune.ROOM ...`, or torchrun of it, which ends all when one has failed: the
-    first exit code but 0, and all output."""
+    """`python -m interventune.ROOM ...`, or torchrun of it: the first exit code but 0, output."""
     with socket.socket() as free:
         free.bind(("", 0))
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}

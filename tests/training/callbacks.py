@@ -12,21 +12,15 @@ import torch.distributed as dist
 from interventune.data_modules.batching.candidates import ChoiceBatch
 from interventune.data_modules.batching.data_module import BatchIndex
 
+NEAR = 1e-6
+"""Relative to the norm of all gradients together; some parts of models compute in float32."""
+
 
 class Failing(pl.Callback):
-    """Fails, or is signalled, at a given place.
+    """Fails (a `bug`), or gets a signal (`kind`), on that `rank` before that `batch` of `at`."""
 
-    Args:
-        where: Before a `batch` of training or of `validation`.
-        rank: On which process.
-        kind: A `bug`, or the name of a signal to the process itself.
-        batch: Before which batch of the run, from 1.
-    """
-
-    def __init__(
-        self, where: str = "batch", rank: int = 0, kind: str = "bug", batch: int = 3
-    ) -> None:
-        self.where, self.rank, self.kind, self.left = where, rank, kind, batch
+    def __init__(self, at: str = "batch", rank: int = 0, kind: str = "bug", batch: int = 3) -> None:
+        self.at, self.rank, self.kind, self.left = at, rank, kind, batch
 
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         self._come_to("batch", trainer)
@@ -34,12 +28,12 @@ class Failing(pl.Callback):
     def on_validation_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         self._come_to("validation", trainer)
 
-    def _come_to(self, where: str, trainer: pl.Trainer) -> None:
-        self.left -= where == self.where
-        if self.left or where != self.where or self.rank != trainer.global_rank:
+    def _come_to(self, at: str, trainer: pl.Trainer) -> None:
+        self.left -= at == self.at
+        if self.left or at != self.at or self.rank != trainer.global_rank:
             return
         if self.kind == "bug":
-            raise KeyError(f"no luck in {where}")
+            raise KeyError(f"no luck in {at}")
         os.kill(os.getpid(), signal.Signals[self.kind])
 
 
@@ -48,10 +42,6 @@ class Scored(pl.Callback):
 
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         pl_module.log("score", (0.2, 0.9, 0.5)[trainer.current_epoch])
-
-
-NEAR = 1e-6
-"""Relative to the norm of all gradients together; some parts of models compute in float32."""
 
 
 def samples_of(batch: Any) -> BatchIndex:
@@ -63,8 +53,7 @@ def samples_of(batch: Any) -> BatchIndex:
 
 
 class WholeBatch(pl.Callback):
-    """Compares each step's gradient, over `steps` batches and all processes, with that of one batch
-    with all their samples."""
+    """Compares each step's gradient with that of one batch of the samples of all processes."""
 
     def __init__(self) -> None:
         self.seen: list[BatchIndex] = []

@@ -84,8 +84,7 @@ def curves(home: Path, metric: str) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class SmallData:
-    """Files in SQuAD's and LEI's formats; no batch size divides the 13 questions and 9 groups to
-    validate on."""
+    """Files of SQuAD's and LEI's formats; no batch size divides 13 questions and 9 groups."""
 
     qa_train: Path
     qa_dev: Path

@@ -90,9 +90,7 @@ def test_what_max_steps_ends_is_validated(commands: Commands, capsys: Capture) -
     assert metrics_of(home)["step"] == 6
 
 
-def test_other_commands_measure_a_checkpoint_as_it_was_trained(
-    commands: Commands, capsys: Capture
-) -> None:
+def test_a_checkpoint_is_measured_as_it_was_trained(commands: Commands, capsys: Capture) -> None:
     """Whatever the configuration says, and in a folder of their own."""
     here = "--run.version=lr[1e-4]"  # a version's name is no pattern
     own = "--backbone.config.hidden_act=relu --data.encoding.max_length=80"
@@ -118,9 +116,7 @@ def test_nothing_goes_on_from_weights_alone(commands: Commands) -> None:
 
 
 @pytest.mark.parametrize("architecture", ["xlnet", "llama"])
-def test_predictions_have_the_same_bias(
-    architecture: str, commands: Commands, tmp_path: Path
-) -> None:
+def test_predictions_have_equal_bias(architecture: str, commands: Commands, tmp_path: Path) -> None:
     home, data = commands.run("fit", "squad", architecture, "--trainer.max_steps=2"), commands.data
     ckpt = home / "checkpoints/last.ckpt"
     sets = "--data=interventune.data_modules.groups_data.GroupsDataModule --data.limit_val_qa=3"

@@ -20,10 +20,8 @@ from tests.models import tiny
 from tests.training.conftest import Commands, curves, launch
 from tests.training.stopping import test_resume as resume
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
+without = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = [pytest.mark.gpu, without]
 ON_GPU = "--trainer.accelerator=gpu --trainer.devices=1"
 NO_DROPOUT = resume.DROPOUT.replace("0.1", "0.0")
 

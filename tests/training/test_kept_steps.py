@@ -10,7 +10,7 @@ from transformers import AutoModelForQuestionAnswering, AutoTokenizer
 import interventune
 from interventune.evaluation.__main__ import main
 from interventune.models.__main__ import main as export
-from tests.training.conftest import Commands, Patch, launch, small_config
+from tests.training.conftest import Commands, Patch
 
 SHIFT = ["shift", "--data", "stories:conversation_dev", "--limit", "4", "--variants", "ts_r"]
 
@@ -34,24 +34,23 @@ def test_a_watcher_says_what_a_probe_says_and_logs_it(commands: Commands, tmp_pa
     frame = pd.read_csv(tmp_path / "w/results.csv", dtype={"layer": str})
     frame = frame[(frame["step"] == 2) & frame["against"].isna() & (frame["embedding"] == "cls")]
     cells = frame.set_index(["measure", frame["variant"].fillna(""), "layer"])["value"]
-    for key, cell in (
-        ("ts_r/mean", ("cosine", "ts_r", "last")),
-        ("start/mean", ("cosine", "", "1")),
-        ("start/cka", ("cka", "", "1")),
-    ):
+    places = {"ts_r/mean": ("cosine", "ts_r", "last"), "start/mean": ("cosine", "", "1")}
+    for key, cell in (places | {"start/cka": ("cka", "", "1")}).items():
         assert probed[f"val/shift/cls/{key}"] == pytest.approx(cells[cell], abs=1e-5)
 
 
-def test_seeds_of_an_experiment_along_training(tmp_path: Path, monkeypatch: Patch) -> None:
-    """The page's commands, on a tiny model: a sweep, an evaluation, a watcher."""
+def test_seeds_along_training(commands: Commands, tmp_path: Path, monkeypatch: Patch) -> None:
+    """Of runs as a sweep leaves them: an evaluation and a watcher."""
     monkeypatch.chdir(tmp_path)
-    over = f"sweep -c stories_ibt -c tiny_roberta --over seed_everything=[0] --output {tmp_path}/s"
     sizes = "--data.limit_train_qa=8 --data.limit_val_qa=2 --trainer.max_steps=2"
-    flags = f"{over} {sizes} --run.keep_every_n_steps=1 --data.encoding.max_length=96"
-    launch([*flags.split(), small_config("roberta")])
-    faithfulness = "faithfulness --data stories:conversation_dev --limit 4 --device cpu --output"
-    assert main([*faithfulness.split(), "along", "--checkpoint", "ibt=s/points/*/run"]) == 0
-    assert main(["watch", "ibt=s/points/*/run", "--", *faithfulness.split(), "watched"]) == 0
+    flags = f"{sizes} --run.keep_every_n_steps=2 --data.encoding.max_length=96 --run.version=run"
+    for seed in (0, 1):
+        own = f"--seed_everything={seed} --run.name=seed_everything={seed}"
+        commands.run("fit", "stories_ibt", "roberta", flags, own)
+    faithfulness = ["faithfulness", *SHIFT[1:5], "--variants", "os", "ts_r", "--output"]
+    assert main([*faithfulness, "along", "--checkpoint", "ibt=runs/*/run"]) == 0
+    assert main(["watch", "ibt=runs/*/run", "--", *faithfulness, "watched"]) == 0
     along, watched = (pd.read_csv(f"{name}/results.csv") for name in ("along", "watched"))
     pd.testing.assert_frame_equal(along, watched)
-    assert {*along["step"]} == {0, 1, 2}
+    assert {*along["step"]} == {0, 2}
+    assert along["seeds"].max() == 2

@@ -17,11 +17,8 @@ from tests.mistakes.conftest import refused
 from tests.training.conftest import Commands, metrics_of
 
 QUESTIONS = read_choices("stories:choices_dev")
-PAIRS = [
-    ChoiceQuestion(e.id, e.prompt, e.choices[:2], 0 if e.label == 0 else 1, "pairs")
-    for e in QUESTIONS[40:46]
-    if e.label != 2
-]
+TWO = (one for one in QUESTIONS[40:46] if one.label != 2)
+PAIRS = [ChoiceQuestion(e.id, e.prompt, e.choices[:2], e.label, "pairs") for e in TWO]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,4 @@
-"""One way to ask a model: a trained decoder gives the same numbers as a .ckpt, as a folder and as
-hf:FOLDER, in every protocol, in the validation of `fit`, and in a probe.
-"""
+"""A trained decoder gives equal numbers as .ckpt, folder and hf:FOLDER, in `fit` and a probe."""
 
 import json
 from functools import cache
@@ -26,9 +24,7 @@ SAMPLED |= {"suppress_tokens": list(range(20, 60)), "num_beams": 2, "no_repeat_n
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Path:
-    """A decoder that knows its few questions by heart, exported; the folder's settings ask for
-    samples.
-    """
+    """A decoder that knows its few questions by heart, exported; its settings ask for samples."""
     root = tmp_path_factory.mktemp("one_way")
     write_records(islice(stories.qa_examples("dev"), 8), qa := root / "qa.json")
     write_records(islice(story_groups.groups("heldout"), 6), groups := root / "groups.json")
@@ -73,9 +69,8 @@ def test_a_checkpoint_its_folder_and_hf_give_equal_numbers(protocol: str, traine
 def test_validation_in_fit_and_a_probe_give_the_numbers_of_evaluate(trained: Path) -> None:
     fit, folder = metrics_of(trained / "runs" / "lei_few_shot" / "0"), trained / "folder"
     sets = [f"{trained}/groups.json", f"{trained}/qa.json"]
-    model, tokenizer = (
-        kind.from_pretrained(folder) for kind in (AutoModelForCausalLM, AutoTokenizer)
-    )
+    kinds = AutoModelForCausalLM, AutoTokenizer
+    model, tokenizer = (kind.from_pretrained(folder) for kind in kinds)
     probe = interventune.Probe(*sets, measures=["bias", "qa"], device="cpu").ask(model, tokenizer)
     keys = [f"val/qa/{name}" for name in ("em", "f1", "unknown")]
     keys += [key for key in probe if key.startswith("val/bias/") and key.endswith("/mu")]

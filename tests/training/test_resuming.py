@@ -84,8 +84,7 @@ def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> No
 
 
 def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> None:
-    """The learning rate is 0 at the end of two steps, not in the third of more. The record keeps
-    what held before, and the checkpoint that the run began with."""
+    """The learning rate is 0 at the end of two steps, not in the third of more."""
     best = seeds.root / "squad/2/checkpoints/best.ckpt"
     common = "--seed_everything=2 --trainer.log_every_n_steps=1 --run.version=more"
     fit = seeds.of("fit", "squad", "bert", common)
@@ -126,9 +125,7 @@ def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:
         assert word in str(error.value)
 
 
-def test_the_current_folder_sets_no_precision(
-    seeds: Commands, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_the_folder_sets_no_precision(seeds: Commands, tmp_path: Path, monkeypatch: Patch) -> None:
     """Nor from the folder above it; a checkpoint may be named from its own folder."""
     (tmp_path / "environment.json").write_text('{"precision": "64-true"}')
     monkeypatch.setenv(precision.CHOSEN, "32-true")
@@ -142,12 +139,9 @@ def test_the_current_folder_sets_no_precision(
     assert train(fit).precision == "32-true"
 
 
-@pytest.mark.parametrize(
-    ("faster", "chosen"), [(torch.float32, "32-true"), (torch.bfloat16, "bf16-mixed")]
-)
-def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
-    faster: torch.dtype, chosen: str, commands: Commands, monkeypatch: Patch
-) -> None:
+@pytest.mark.parametrize("faster", [torch.float32, torch.bfloat16])
+def test_auto_precision_stays(faster: torch.dtype, commands: Commands, monkeypatch: Patch) -> None:
+    chosen, other = ("32-true", "bf16-mixed")[:: 1 if faster == torch.float32 else -1]
     monkeypatch.setenv(precision.CHOSEN, "")  # so that it is forgotten afterwards
     monkeypatch.delenv(precision.CHOSEN)
     monkeypatch.setattr(precision, "products_per_second", lambda dtype: float(dtype == faster))
@@ -155,7 +149,7 @@ def test_auto_is_the_faster_precision_and_stays_when_a_run_goes_on(
         flags = f"--trainer.precision=auto --ckpt_path=auto --trainer.max_steps={steps}"
         home = commands.run("fit", "squad", "bert", flags)
         assert json.loads((home / "environment.json").read_text())["precision"] == chosen
-        monkeypatch.setenv(precision.CHOSEN, "32-true" if chosen == "bf16-mixed" else "bf16-mixed")
+        monkeypatch.setenv(precision.CHOSEN, other)
 
 
 def test_curves_of_any_names_resume(tmp_path: Path) -> None:

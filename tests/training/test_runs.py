@@ -19,6 +19,11 @@ from tests.models.tiny import at
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, curves, failing, lei, metrics_of, small_folder
 
+CHAT = (
+    "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
+)
+
 
 def export(checkpoint: Path, folder: Path) -> Path:
     assert models([str(checkpoint), str(folder)]) == 0
@@ -96,29 +101,18 @@ CELLS = {
 """By experiment the protocol, and cells of its results.csv that training reports too."""
 NAMES = {"bias": "val/bias/{}/{}", "shift": "val/shift/cls/{}/mean", "faithfulness": "val/qa/{}/{}"}
 """What training calls them."""
+RUNS = ["lei_few_shot roberta", "stories_ibt bert", "stories_ibt xlnet", "lei_few_shot gpt2 lora"]
+RUNS += ["lei_few_shot llama", "lei_planted qwen3", "squad_ot llama lora", "squad_ibt gpt2 lora"]
 
 
-@pytest.mark.parametrize(
-    ("experiment", "architecture", "lora"),
-    [
-        ("lei_few_shot", "roberta", 0),
-        ("stories_ibt", "bert", 0),
-        ("stories_ibt", "xlnet", 0),
-        ("lei_few_shot", "gpt2", 4),
-        ("lei_few_shot", "llama", 0),
-        ("lei_planted", "qwen3", 0),
-        ("squad_ot", "llama", 4),
-        ("squad_ibt", "gpt2", 4),
-    ],
-)
-def test_every_experiment_resumes_evaluates_and_exports(
-    experiment: str, architecture: str, lora: int, commands: Commands, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("case", RUNS)
+def test_every_experiment_goes_all_the_way(case: str, commands: Commands, tmp_path: Path) -> None:
+    experiment, architecture, *lora = case.split()
     groups = experiment.startswith("lei")
     flags = "--run.version=a --model.learning_rate=1e-3 --trainer.log_every_n_steps=1"
     if lora:
         base = small_folder(tmp_path / "base", architecture)
-        flags += f" --backbone.checkpoint={base} --backbone.lora_rank={lora}"
+        flags += f" --backbone.checkpoint={base} --backbone.lora_rank=4"
     for steps in (1, 2):
         again = f"--ckpt_path=auto --trainer.max_steps={steps}"
         run = commands.run("fit", experiment, architecture, flags, again)
@@ -146,12 +140,6 @@ def test_every_experiment_resumes_evaluates_and_exports(
         values = table[(table[column] == cell) & (table["measure"] == measure)]["value"].tolist()
         key = NAMES[protocol].format(cell, measure).replace("os/", "")
         assert values == pytest.approx([last[key]] * (len(asked) - 3), abs=1e-5), key
-
-
-CHAT = (
-    "{{ bos_token }}{% for m in messages %}{{ m.role + ' : ' + m.content + '</s>' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ 'assistant : ' }}{% endif %}"
-)
 
 
 def test_chat_with_advice_as_the_system_message(commands: Commands, tmp_path: Path) -> None:

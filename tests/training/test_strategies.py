@@ -1,8 +1,4 @@
-"""DDP and FSDP on two gloo processes: fit, stop, go on, validate.
-
-One process accumulating two batches trains on what two train on, in another order: so two-process
-runs are compared with each other, and metrics with those of one process on the same checkpoint.
-"""
+"""DDP and FSDP on two gloo processes, compared with each other; metrics with one process's."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +46,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData)
 
 def test_a_signal_to_one_process_stops_both(commands: Commands, undisturbed: Path) -> None:
     home = commands.root / "lei_few_shot" / "cut"
-    stop = failing(where="batch", rank=1, kind="SIGTERM", batch=2)
+    stop = failing(at="batch", rank=1, kind="SIGTERM", batch=2)
     assert run(commands, "cut", "ddp", stop, code=143).count("stopped at step") == 1
     stopped_at = torch.load(home / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
     assert 1 <= stopped_at < 4

@@ -17,6 +17,11 @@ from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 
 BERT = tokenizer("words_bert")
 CONTEXT = "A  TOL, met Kess.  " * 8 + "a rude tol"
+STORY = "He had 5 red or blue kites."
+TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
+scores = st.floats(0, 1, width=32)
+TYPES = [(0.02, (2, 0.05), (1, 0.05), "red"), (0.5, (2, 0.05), (1, 0.05), "no")]
+TYPES += [(0.02, (4, 0.7), (1, 0.05), "three"), (0.02, (4, 0.1), (2, 0.8), "blue")]
 
 
 def question(text: str, context: str = CONTEXT) -> QAExample:
@@ -52,19 +57,10 @@ def test_no_answer_must_win_in_every_window(null: list[float], text: str) -> Non
     assert answer.unknown_score == min(null) - 1
 
 
-STORY = "He had 5 red or blue kites."
-TOKENS = [(-1, -1, 0), (0, 2, 0), (3, 6, 0), (7, 8, 0), (9, 12, 0), (16, 20, 0), (21, 26, 0)]
-
-
 def decoded(
-    spans: list[tuple[float, int, int]],
-    types: list[tuple[float, float, float]],
-    *classes: tuple[int, float],
-    question: str = "Were they red or blue?",
+    spans: Any, types: Any, *classes: tuple[int, float], question: str = "Were they red or blue?"
 ) -> Answer:
-    """The answer to windows with a best span (score, start, end), scores of yes, no and unknown,
-    and classes of number and option with their scores.
-    """
+    """The answer to windows: spans (score, start, end), scores of types, and (class, score)."""
     asked, count = Question("q", STORY, question, ["5"], "span", ""), len(spans)
     data: Any = SimpleNamespace(question_N=np.zeros(count, int))
     data.questions = lambda index: [asked for _ in index]
@@ -92,23 +88,12 @@ def test_of_rationale_heads_the_highest_score_wins(spans: Any, types: Any, answe
     assert decoded(spans, types).text == answer
 
 
-@pytest.mark.parametrize(
-    ("no", "number", "option", "answer"),
-    [
-        (0.02, (2, 0.05), (1, 0.05), "red"),
-        (0.5, (2, 0.05), (1, 0.05), "no"),
-        (0.02, (4, 0.7), (1, 0.05), "three"),
-        (0.02, (4, 0.1), (2, 0.8), "blue"),
-    ],
-)
+@pytest.mark.parametrize(("no", "number", "option", "answer"), TYPES)
 def test_xlnet_answers_the_likeliest_type(no: float, number: Any, option: Any, answer: str) -> None:
     window = [(-1.0, 4, 4)], [(0.01, no, 0.03)], number, option
     assert decoded(*window).text == answer
     if answer == "blue":  # of a question without or it is the span
         assert decoded(*window, question="Which colour?").text == "red"
-
-
-scores = st.floats(0, 1, width=32)
 
 
 @pytest.mark.parametrize("classes", [(), ((4, 0.1), (2, 0.1))])

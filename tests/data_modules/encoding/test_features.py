@@ -28,6 +28,11 @@ from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
 ORDERS = ("question_first", "context_first")
 BERT = tokenizer("words_bert")
 GROUPS = list(islice(groups("heldout"), 2))
+MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
+STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
+TURNS = (("Where is Anna?", "kitchen"), ("Who is rude?", "unknown"), ("Who has the ball?", "Ben"))
+SMALL = Encoding(max_length=22, doc_stride=12)
+EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 
 
 def rows_of(context: str, kind: str, query: str = "who?", **options: Any) -> list[EncodedRow]:
@@ -59,14 +64,9 @@ def test_windows_are_those_of_transformers(kind: str, order: Any) -> None:
     rows = rows_of(context, kind, query, order=order, max_length=48, doc_stride=12)
     single, first = tokenizer(kind), order == "question_first"
     others = len(single.tokenize(query)) + single.num_special_tokens_to_add(pair=True)
-    expected = single(
-        *((query, context) if first else (context, query)),
-        truncation="only_second" if first else "only_first",
-        max_length=48,
-        stride=48 - others - 12,
-        return_overflowing_tokens=True,
-        return_offsets_mapping=True,
-    )
+    how = {"truncation": "only_second" if first else "only_first", "stride": 48 - others - 12}
+    how |= {"max_length": 48, "return_overflowing_tokens": True, "return_offsets_mapping": True}
+    expected = single(*((query, context) if first else (context, query)), **how)
     assert len(rows) > 3
     assert [row.input_ids_T.tolist() for row in rows] == expected["input_ids"]
     for i, row in enumerate(rows):
@@ -85,15 +85,10 @@ def test_last_tokens_of_a_query_are_kept_as_they_are() -> None:
     assert cut.input_ids_T[1:4].tolist() == query[-3:].tolist()
 
 
-MARKS = (" ", "\u0301", "\u200b", "\u00ad", "\ufe0f", "\u05b7", "\u0e31\u200d")
-
-
 @pytest.mark.parametrize("mark", MARKS)
 @pytest.mark.parametrize("answer", ["{}met tol", "met tol{}", "{}met tol{}"])
 def test_a_character_without_a_token_at_an_answers_edge_is_ignored(mark: str, answer: str) -> None:
-    """In none of the windows, which cut the answer or not: marks, and white space, as some of
-    SQuAD's annotators left it.
-    """
+    """In none of the windows, which cut the answer or not: marks, and spaces as SQuAD has some."""
     words, small = tokenizer("wordpiece"), Encoding(max_length=12, doc_stride=3)
     targets = []
     for written in (mark, ""):
@@ -134,11 +129,6 @@ def test_a_group_that_cannot_be_scored_is_named() -> None:
         encode_groups([replace(group, variants=(*group.variants[:3], cut))], BERT, Encoding())
 
 
-STORY = "Anna is in the kitchen. Ben has a red ball. Clara is in the garden."
-TURNS = (("Where is Anna?", "kitchen"), ("Who is rude?", "unknown"), ("Who has the ball?", "Ben"))
-SMALL = Encoding(max_length=22, doc_stride=12)
-
-
 def example(**changes: Any) -> QAExample:
     answer, why = (Span.locate(text, STORY, "q") for text in ("red", "Ben has a red ball."))
     asked = QAExample("q", STORY, "What colour is it?", (answer,), rationale=(why,), dataset="coqa")
@@ -147,9 +137,7 @@ def example(**changes: Any) -> QAExample:
 
 
 def test_history_is_written_as_each_paper_model_reads_it() -> None:
-    """XLNet leaves out turns without an answer; RoBERTa marks a first turn too, but not SQuAD's
-    questions.
-    """
+    """XLNet leaves out turns without an answer; RoBERTa marks first turns, but not of SQuAD."""
 
     def written(architecture: str, **changes: object) -> str:
         encoding = Encoding().resolved(architecture)
@@ -199,18 +187,13 @@ def test_max_context_follows_squads_rule() -> None:
     """Against the rule as a loop: smaller margin, plus a hundredth of the window's length."""
     starts, length = (0, 4, 8), 8
     zeros = np.zeros(length)
-    windows = [
-        EncodedRow(zeros, zeros, np.array([[t, t + 1] for t in range(s, s + length)]), 0, 0)
-        for s in starts
-    ]
+    offsets = (np.array([[t, t + 1] for t in range(s, s + length)]) for s in starts)
+    windows = [EncodedRow(zeros, zeros, offsets_TE, 0, 0) for offsets_TE in offsets]
     found = max_context(windows)
     for token in range(16):
         shown = [(w, token - s) for w, s in enumerate(starts) if s <= token < s + length]
         best = max(shown, key=lambda at: (min(at[1], length - 1 - at[1]) + 0.01 * length, -at[0]))
         assert all(found[w][i] == ((w, i) == best) for w, i in shown)
-
-
-EXAMPLES = list(islice(qa_examples("conversation_dev"), 40))
 
 
 def perturbed(examples: list[QAExample], variant: Variant) -> list[QAExample]:

@@ -1,6 +1,4 @@
-"""Tokenizers from every place; rows of decoders, with the tokens of prompts and of what follows
-them; pairs of prompt and choice.
-"""
+"""Tokenizers; rows of decoders, with what follows their prompts; pairs of prompt and choice."""
 
 import json
 from dataclasses import replace
@@ -17,18 +15,21 @@ from transformers import BertConfig, PreTrainedTokenizerFast
 from interventune.data_modules.batching import candidates
 from interventune.data_modules.batching.candidates import ChoiceEncoding, ChoiceSet
 from interventune.data_modules.batching.sets import QASet
+from interventune.data_modules.encoding import tokenizers
 from interventune.data_modules.encoding.prompts import TEMPLATE_OPTIONS, Prompt, encode_prompts
-from interventune.data_modules.encoding.tokenizers import (
-    build_tokenizer,
-    load_tokenizer,
-    tokenizer_files,
-)
+from interventune.data_modules.encoding.tokenizers import build_tokenizer, load_tokenizer
 from interventune.data_modules.encoding.windows import CHOICE, QUESTION, Encoding, Messages, Prompts
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample, Span, Turn
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
 from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.small_tokenizers import KINDS, tokenizer
+
+TEXT = ["text", "question", "answer", "anna", "sits", "who"]
+ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
+TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
+EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
+LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
 
 
 @pytest.mark.parametrize(("side", "offers_unknown"), [("left", False), ("right", True)])
@@ -51,9 +52,6 @@ def test_subjects_follow_the_prompt_in_the_groups_order(side: str, offers_unknow
             in_context = sorted(variant.candidates, key=lambda span: span.start)
             offered = " or ".join(span.text.lower() for span in in_context)
             assert f"reply with {offered}" in words.decode(ids_T)
-
-
-TEXT = ["text", "question", "answer", "anna", "sits", "who"]
 
 
 @pytest.mark.parametrize("form", ["$A", "$A </s>", "<s> $A </s>"])
@@ -84,9 +82,8 @@ def test_an_answer_follows_its_prompt_and_ends_with_an_end_token(form: str) -> N
 def test_tokens_behind_the_prompt_are_those_of_one_text() -> None:
     """Unless the prompt's own would change with it: 'a' and ' b' are 'a b' here."""
     pieces = ["[U]", "x", "a", " ", "b", " b", "a b"]
-    tokenizer = Tokenizer(
-        models.BPE({piece: i for i, piece in enumerate(pieces)}, [(" ", "b"), ("a", " b")])
-    )
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(ids, [(" ", "b"), ("a", " b")]))
     tokenizer.pre_tokenizer = pre_tokenizers.Split("x", "isolated")
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="[U]")
     asked = [("x", "x", ("b", "a")), ("xa", "x", ("b",)), ("x b", "x b", ())]
@@ -126,9 +123,8 @@ def chat_tokenizer(template: str) -> PreTrainedTokenizerFast:
     names: Any = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"}
     names["additional_special_tokens"] = special
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-    fast.backend_tokenizer.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", fast.bos_token_id)]
-    )
+    begin: Any = {"special_tokens": [("<s>", fast.bos_token_id)]}
+    fast.backend_tokenizer.post_processor = processors.TemplateProcessing("<s> $A", **begin)
     fast.chat_template = TEMPLATES[template]
     return fast
 
@@ -150,11 +146,9 @@ PLACES = [
 """Messages with slots, and what they are with advice and without."""
 
 
-@pytest.mark.parametrize(
-    ("template", "place"),
-    [("chat", 1), ("chat", 2), ("plain", 0), ("plain", 1), ("space", 0), ("space", 2)],
-)
-def test_a_row_is_the_conversation_in_the_chat_template(template: str, place: int) -> None:
+@pytest.mark.parametrize("case", ["chat 1", "chat 2", "plain 0", "plain 1", "space 0", "space 2"])
+def test_a_row_is_the_conversation_in_the_chat_template(case: str) -> None:
+    template, place = case[:-2], int(case[-1])
     tokenizer, (messages, *turns_of) = chat_tokenizer(template), PLACES[place]
     encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
 
@@ -187,7 +181,7 @@ def test_chat_that_cannot_be_is_refused() -> None:
     for content in ("{question} {advice}", "{context} {advice} {question} {options}"):
         with pytest.raises(DataError, match=r"encoding\.prompts\.prompt: needs each of"):
             Prompts(prompt=said(content))
-    words, never = build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never"))
+    words, never = (build_tokenizer("llama", vocabulary()), Encoding(prompts=Prompts(chat="never")))
     with pytest.raises(DataError, match=r"encoding\.prompts: are for decoders, and bert is"):
         never.resolved("bert")
     with pytest.raises(DataError, match=r"1: has .* tokens, more than"):
@@ -197,12 +191,6 @@ def test_chat_that_cannot_be_is_refused() -> None:
         encoding = Encoding(prompts=Prompts(prompt=messages)).resolved("llama")
         with pytest.raises(DataError, match=r"the chat template|chat template fails"):
             QASet([BO], tokenizer, encoding)
-
-
-ARCHITECTURES = {"wordpiece": "bert", "bytes": "roberta", "xlnet_pieces": "xlnet"}
-TWO = ChoiceQuestion("two", "who was rude?", ("the tolin met a", "a kessar"), 1)
-EMPTY = ChoiceQuestion("empty", "", ("a tolin", "a"), 0)
-LONG = ChoiceQuestion("long", "who was " * 30, ("met a " * 20, "a"), 0)
 
 
 def choice_set(kind: str, *examples: ChoiceQuestion, **encoding: Any) -> ChoiceSet:
@@ -248,7 +236,7 @@ def encoded(tok: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
     tok = tokenizer(kind)
-    files = tokenizer_files(tok)
+    files = tokenizers.tokenizer_files(tok)
     tok.save_pretrained(tmp_path)
     torch.save({"interventune": {"tokenizer": files}}, tmp_path / "last.ckpt")
     for source in (files, str(tmp_path), str(tmp_path / "last.ckpt")):
@@ -256,15 +244,15 @@ def test_a_tokenizer_survives_being_stored(kind: str, tmp_path: Path) -> None:
         assert encoded(again) == encoded(tok)
         for name in ("padding_side", "pad_token_id", "cls_token_id"):
             assert getattr(again, name) == getattr(tok, name)
-        assert tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
+        assert tokenizers.tokenizer_files(again)["tokenizer.json"] == files["tokenizer.json"]
 
 
 def test_stored_files_do_not_depend_on_what_was_tokenised_last() -> None:
     """The backend remembers the truncation of its last call and would store it."""
     tok = build_tokenizer("bert", ["who"])
-    before = tokenizer_files(tok)
+    before = tokenizers.tokenizer_files(tok)
     tok("who " * 90, "who " * 90, truncation="only_second", max_length=200, stride=7, padding=True)
-    assert tokenizer_files(tok) == before
+    assert tokenizers.tokenizer_files(tok) == before
 
 
 @pytest.mark.parametrize("model_type", ["bert", "deberta-v2"])

@@ -15,10 +15,9 @@ from interventune.data_modules import groups_data
 from interventune.data_modules.groups.sets import advised_cells, gold_examples, restrict, sample
 from interventune.data_modules.groups.unqover import read_expansion
 from interventune.data_modules.interventions.variants import perturb
+from interventune.data_modules.schema import groups as schema
 from interventune.data_modules.schema.groups import (
-    latent_strength,
     read_advice,
-    spread,
     unadvised,
     with_advice,
     with_unadvised,
@@ -31,19 +30,16 @@ from interventune.training.modules.advice import preferred_subject
 from tests.data_modules.fixtures import tiny_lists as tiny
 
 
-def test_read_advice_numbers_sentences_as_the_file_does(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_sentences_have_the_files_numbers(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "advice.json"
     classes = ("ethical", "adversarial", "irrelevant")
-    content: dict[str, Any] = {
-        name: {"Rude ": ["One.", float("nan"), "", None, " Two. "]} for name in classes
-    }
+    sentences: list[Any] = ["One.", float("nan"), "", None, " Two. "]
+    content = {name: {"Rude ": sentences} for name in classes}
     path.write_text(json.dumps(content))
     advice = read_advice(path)
     assert [item.id for item in advice] == [f"{name}_rude-{i}" for name in classes for i in (0, 4)]
     assert {item.sentence for item in advice} == {"One.", "Two."}
-    content["irrelevant"]["Rude "] += ["Three."] * 2
+    content["irrelevant"] = {"Rude ": sentences + ["Three."] * 2}
     path.write_text(json.dumps(content))
     assert read_advice(path) == advice
     assert "left out 2 irrelevant" in caplog.text
@@ -55,7 +51,7 @@ def test_read_advice_numbers_sentences_as_the_file_does(
 @pytest.mark.parametrize("with_none", [True, False])
 def test_spread_takes_n_of_each_class_and_what_they_ask_without_advice(with_none: bool) -> None:
     every = list(islice(groups("train"), 600))
-    taken = with_unadvised(spread(with_unadvised(every) if with_none else every, 5))
+    taken = with_unadvised(schema.spread(with_unadvised(every) if with_none else every, 5))
     counts = Counter(group.advice_class for group in taken)
     questions = {group.unadvised_key for group in taken if group.advice_class != "none"}
     assert counts == {"ethical": 5, "adversarial": 5, "irrelevant": 5, "none": len(questions)}
@@ -73,10 +69,10 @@ def test_the_preferred_subject_is_the_stronger(names: list[str], category: str, 
     group = replace(GROUPS[0], subjects=(names[0], names[1]), category=category)
     chosen = preferred_subject(group, seed)
     assert chosen == 1 - preferred_subject(replace(group, subjects=(names[1], names[0])), seed)
-    strengths = [latent_strength(name, category, seed) for name in names]
+    strengths = [schema.latent_strength(name, category, seed) for name in names]
     assert strengths[chosen] == max(strengths)
     # With scope `subject` the category plays no part.
-    one_for_all = [latent_strength(name, "", seed) for name in names]
+    one_for_all = [schema.latent_strength(name, "", seed) for name in names]
     assert one_for_all[preferred_subject(group, seed, "subject")] == max(one_for_all)
 
 
@@ -93,9 +89,10 @@ def test_randomly_advised_draws_from_the_category(copies: int, seed: int) -> Non
         assert abs(share - 0.5) < 0.07
 
 
-@given(
-    st.tuples(*[st.integers(1, 40)] * 3), st.integers(3, 130), st.integers(0, 50), st.integers(0, 3)
-)
+SIZES = st.tuples(*[st.integers(1, 40)] * 3)
+
+
+@given(SIZES, st.integers(3, 130), st.integers(0, 50), st.integers(0, 3))
 def test_even_nested_samples(sizes: tuple[int, int, int], total: int, more: int, seed: int) -> None:
     uneven = []
     for name, size in zip(("ethical", "adversarial", "irrelevant"), sizes, strict=True):
@@ -125,9 +122,7 @@ def test_unadvised_count_in_the_limit(limit: int, total: int, bare: int, tmp_pat
 
 
 def test_one_key_for_two_questions_is_refused() -> None:
-    """Two files from two lists of templates, both numbered from 0: anchors would come from the
-    other text.
-    """
+    """Of two lists of templates, both numbered from 0: anchors would come from the other text."""
     one, two, three, four = (replace(v, question="Who?") for v in GROUPS[0].variants)
     other = replace(GROUPS[0], variants=(one, two, three, four))
     with pytest.raises(DataError, match="two questions"):
@@ -135,9 +130,8 @@ def test_one_key_for_two_questions_is_refused() -> None:
 
 
 ADVICE = read_advice(tiny.LISTS / "interventions.json")
-EXPANSION = read_expansion(
-    [tiny.LISTS / "subjects"], tiny.LISTS / "templates", tiny.LISTS / "attributes"
-)
+LISTS = [tiny.LISTS / name for name in ("subjects", "templates", "attributes")]
+EXPANSION = read_expansion(LISTS[:1], *LISTS[1:])
 
 
 @given(per_class=st.integers(1, 60), seed=st.integers())
@@ -181,17 +175,12 @@ def test_cross_products_contain_the_released_files(shared: Path, name: str, keys
     assert all(built[group.key] == group for group in shipped)
 
 
-ALIKE = [
-    ("Oro", "Ulban"),
-    ("Al", "Alan"),
-    ("African", "African-American"),
-    ("American", "Native American"),
-]
+ALIKE = "Oro|Ulban", "Al|Alan", "African|African-American", "American|Native American"
 
 
-@pytest.mark.parametrize(("one", "two"), ALIKE)
-def test_gold_is_the_subject_that_both_orders_name(one: str, two: str) -> None:
-    plain = tiny.make_group(one, two)
+@pytest.mark.parametrize("subjects", ALIKE)
+def test_gold_is_the_subject_that_both_orders_name(subjects: str) -> None:
+    plain = tiny.make_group(*subjects.split("|"))
     assert plain.gold is None
     for gold in (0, 1):
         assert tiny.decided(plain, gold).gold == gold

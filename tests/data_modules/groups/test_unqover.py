@@ -1,6 +1,4 @@
-"""UnQover's lists, and the released layouts: a group is two records, one for each order of its
-subjects.
-"""
+"""UnQover's lists, and the released layouts: a group is two records, one for each order."""
 
 import hashlib
 import json
@@ -181,9 +179,7 @@ def fill(record: dict[str, Any], advice: str, scores: Iterator[Any]) -> None:
 
 
 def fine_tuned(records: dict[str, Any]) -> dict[str, Any]:
-    """Records with nine fields as LEI's fine-tuning writes them: an id, lower-case and its subjects
-    sorted, mapped to a record for each question, one order after the other.
-    """
+    """As LEI's fine-tuning writes: a lower-case id, subjects sorted, to a record a question."""
     found: dict[str, list[dict[str, Any]]] = {}
     for key, record in sorted(records.items(), key=lambda item: item[0].split("|")[2].lower()):
         _, _, *names, template, category, attribute, again, advice = key.lower().split("|")
@@ -214,9 +210,7 @@ ADVICE = ("Note that, gender is no ground.", "Note that, jobs are open to all.")
 
 
 def test_the_specified_set_is_ethical(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Ids of eight fields, a sentence that names the man, and ethical advice of its own for each
-    record.
-    """
+    """Ids of eight fields, a sentence that names the man, and each record's own ethical advice."""
     records = source(tmp_path)
     for i, (key, record) in enumerate(records.items()):
         first, _, one, two, *_ = key.split("|")

@@ -31,9 +31,7 @@ def pool(*answers: str, **more: Any) -> Pool:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[list[str], int, QAExample]:
-    """The words of a story, which of them is the answer, and the question; the rationale is some
-    words.
-    """
+    """The words of a story, which of them is the answer, and the question with a rationale."""
     words = draw(st.lists(st.sampled_from(WORDS), min_size=1, max_size=12))
     assume({*words} & {*ANSWERS})
     at = draw(st.sampled_from([i for i, word in enumerate(words) if word in ANSWERS]))
@@ -103,9 +101,8 @@ def test_history_counts_as_asked_and_a_cut_answer_is_widened() -> None:
         assert perturb(replace(example, answers=()), variant) == Rejected("no answer span")
 
 
-_PARAGRAPHS = st.lists(st.sampled_from(["ann", "ben", "rome", "went", "in"]), max_size=5).map(
-    " ".join
-)
+_NAMES = st.sampled_from(["ann", "ben", "rome", "went", "in"])
+_PARAGRAPHS = st.lists(_NAMES, max_size=5).map(" ".join)
 
 
 @given(st.lists(st.tuples(st.sampled_from("AB"), _PARAGRAPHS), max_size=9), _PARAGRAPHS)

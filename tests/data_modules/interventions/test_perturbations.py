@@ -32,9 +32,8 @@ def example(
 ) -> QAExample:
     answers, why = ((Span.locate(text, story, ""),) if text else () for text in (answer, rationale))
     references = references or (answer or kind,)
-    return QAExample(
-        "q1", story, "Who?", answers, answer_type=kind, rationale=why, references=references, **more
-    )
+    more |= {"answer_type": kind, "rationale": why, "references": references}
+    return QAExample("q1", story, "Who?", answers, **more)
 
 
 def made(original: QAExample, variant: Variant) -> QAExample:

@@ -26,6 +26,13 @@ HOUSE = (
     "Ulla runs the tea-house at Port Vell. Her nephew Pim carried 20,000 cups there, and a green "
     "kettle. Then the kettle broke, so Pim's aunt did not sleep."
 )
+_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
+_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
+_SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
+VARR, ONE = "Ulla Mill stands on the Varr.", "It has one wheel."
+MILL = [f"{VARR} ", f" {ONE}", "It\tis  old.", f" {ONE}"]
+ULLA = ["Ulla was a miller.", " She lived in Torp. "]
+JOINED = f"{VARR} {ONE}It is old. {ONE} Ulla was a miller. She lived in Torp."
 
 
 def piece(text: str, of: str = HOUSE) -> Span:
@@ -63,10 +70,6 @@ def _naive_best(answer: str, text: str) -> tuple[int, int] | None:
         if score > best[0]:
             best = score, (words[i][0], words[j][1])
     return best[1]
-
-
-_WORDS = ["a", "the", "cat", "dog", "red", "and", "ran", ",", ".", "-"]
-_TEXTS = st.lists(st.sampled_from(_WORDS), max_size=14).map(" ".join)
 
 
 @given(answer=_TEXTS, text=_TEXTS)
@@ -188,14 +191,6 @@ def test_the_worked_examples_of_coqa(oracle: Path) -> None:
     assert {example.domain for example in examples} == {"mctest", "gutenberg"}
 
 
-VARR = "Ulla Mill stands on the Varr."
-MILL = [f"{VARR} ", " It has one wheel.", "It\tis  old.", " It has one wheel."]
-ULLA = ["Ulla was a miller.", " She lived in Torp. "]
-JOINED = (
-    f"{VARR} It has one wheel.It is old. It has one wheel. Ulla was a miller. She lived in Torp."
-)
-
-
 def hotpotqa(**changes: Any) -> QAExample:
     context = [["Torp", ["A town."]], ["Ulla Mill", MILL], ["Else", ["No."]], ["Ulla", ULLA]]
     row = {"_id": "q", "question": "Where did the owner of Ulla Mill live?", "answer": "Torp"}
@@ -229,9 +224,6 @@ def test_facts_without_a_sentence_are_counted(caplog: Log) -> None:
     assert [span.text for span in example.rationale] == ["Ulla was a miller."]
     assert example.context == JOINED
     assert caplog.messages == ["f: left out 3 supporting fact(s) without such a sentence"]
-
-
-_SENTENCES = st.lists(st.text(alphabet="ab. \n\u00a0", max_size=8), max_size=5)
 
 
 @given(paragraphs=st.lists(_SENTENCES, max_size=4))

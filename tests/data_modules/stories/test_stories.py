@@ -1,6 +1,4 @@
-"""Embedded stories and everyday domains: deterministic, well-formed, split as promised; word-level
-tokens.
-"""
+"""Embedded stories and everyday domains: deterministic, well-formed, split as promised."""
 
 import re
 from collections import Counter
@@ -26,7 +24,21 @@ from interventune.storage.documents import DataError
 from tests.data_modules.fixtures.tiny_lists import advice_of
 
 SEEDS = st.integers(0, 2**32)
+MINE = Path(__file__).parents[1] / "fixtures" / "domains.yaml"
 TRAIN = tuple(islice(qa_examples("mixed_train"), 2000))
+OWN: dict[AdviceClass, AdviceClass]
+OWN = {"irrelevant": "ethical", "mismatched_adversarial": "adversarial"}
+TOKENS = "who has the ball ? SEP anna has the red ball ."
+PAIRS = [
+    ("bert", f"[CLS] {TOKENS.replace('SEP', '[SEP]')} [SEP]", [0] * 7 + [1] * 7),
+    ("roberta", f"<s> {TOKENS.replace('SEP', '</s> </s>')} </s>", None),
+    ("xlnet", f"{TOKENS.replace('SEP', '<sep>')} <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
+]
+DOMAINS = read_library().domains
+NUMBERS = {"groups": st.integers(1, 60), "number": st.integers(1, 5), "seed": st.integers(0, 3)}
+SPLITS, SOME = st.sampled_from(get_args(Split)), st.none() | st.integers(1, 30)
+CLASSES = st.none() | st.lists(st.sampled_from(ADVICE_CLASSES), min_size=1, unique=True)
+SET = st.builds(DomainSet, split=st.none() | SPLITS, wordings=SOME, classes=CLASSES, **NUMBERS)
 
 
 @pytest.mark.parametrize("kind", ["", "conversation_"])
@@ -77,32 +89,12 @@ def test_vocabulary_holds_every_word_of_the_texts() -> None:
     assert set(tokenizer.convert_ids_to_tokens(sorted(used))) == {*listed, "[CLS]", "[SEP]"}
 
 
-TOKENS = "who has the ball ? SEP anna has the red ball ."
-PAIRS = [
-    ("bert", f"[CLS] {TOKENS.replace('SEP', '[SEP]')} [SEP]", [0] * 7 + [1] * 7),
-    ("roberta", f"<s> {TOKENS.replace('SEP', '</s> </s>')} </s>", None),
-    ("xlnet", f"{TOKENS.replace('SEP', '<sep>')} <sep> <cls>", [0] * 6 + [1] * 7 + [2]),
-]
-
-
 @pytest.mark.parametrize(("architecture", "tokens", "segments"), PAIRS)
 def test_layouts_of_pairs(architecture: str, tokens: str, segments: list[int] | None) -> None:
     tokenizer = build_tokenizer(architecture, TOKENS.split())
     encoded = tokenizer("Who has the ball?", "Anna has the red ball.")
     assert tokenizer.convert_ids_to_tokens(encoded["input_ids"]) == tokens.split()
     assert encoded.get("token_type_ids") == segments
-
-
-DOMAINS = read_library().domains
-SET = st.builds(
-    DomainSet,
-    split=st.none() | st.sampled_from(get_args(Split)),
-    groups=st.integers(1, 60),
-    number=st.integers(1, 5),
-    wordings=st.none() | st.integers(1, 30),
-    classes=st.none() | st.lists(st.sampled_from(ADVICE_CLASSES), min_size=1, unique=True),
-    seed=st.integers(0, 3),
-)
 
 
 def test_nothing_embedded_is_what_models_are_judged_on(shared: Path) -> None:
@@ -143,12 +135,8 @@ def test_draw_is_balanced_repeatable_and_speaks_of_the_right_domain(options: Dom
             assert any(phrase in advice for phrase in nouns)
 
 
-@pytest.mark.parametrize(
-    ("other", "own"), [("irrelevant", "ethical"), ("mismatched_adversarial", "adversarial")]
-)
-def test_advice_about_something_else_has_the_same_sentences(
-    other: AdviceClass, own: AdviceClass
-) -> None:
+@pytest.mark.parametrize(("other", "own"), OWN.items())
+def test_advice_on_something_else_has_equal_sentences(other: AdviceClass, own: AdviceClass) -> None:
     few = (draw(DomainSet(None, 6, classes=[name], wordings=1)) for name in (other, own))
     numbers = ({group.advice_id.rpartition("-")[2] for group in drawn} for drawn in few)
     assert next(numbers) == next(numbers)
@@ -175,27 +163,14 @@ def test_fewer_domains_and_wordings_lie_in_more(seed: int, number: int, more: in
 
 
 def test_splits_share_no_domain() -> None:
-    train, dev, test = (
-        {name for g in draw(DomainSet(split, 150)) for name in (g.domain, g.advice_domain)}
-        for split in get_args(Split)
-    )
+    drawn = (draw(DomainSet(split, 150)) for split in get_args(Split))
+    train, dev, test = ({x for g in part for x in (g.domain, g.advice_domain)} for part in drawn)
     assert train & dev == train & test == dev & test == {""}
-
-
-MINE = """
-domains:
-  badge: {nouns: [badge], people: ["member with {}"], subjects: [star badge, moon badge, sun badge]}
-  ribbon: {nouns: [ribbon], people: ["guest with {}"], subjects: [wide ribbon, thin ribbon]}
-topics:
-  luck: {topic: [luck], whether: [is lucky], being: [being lucky]}
-attributes:
-  luck: {found a coin: lost a coin}
-"""
 
 
 def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(MINE, encoding="utf-8")
+    path.write_text(mine := MINE.read_text())
     source = f"domains:all?domains={path}"
     groups = list(read_groups(f"{source}&groups=12"))
     assert {(g.domain, g.category) for g in groups} == {("badge", "luck"), ("ribbon", "luck")}
@@ -207,6 +182,6 @@ def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
     ):
         with pytest.raises(DataError, match=message):
             list(read_groups(f"{source}&{options}"))
-    path.write_text(MINE.replace("nouns: [badge]", "noun: [badge]"), encoding="utf-8")
+    path.write_text(mine.replace("nouns: [badge]", "noun: [badge]"))
     with pytest.raises(DataError, match=r"domains\.badge\.nouns"):
         list(read_groups(source))

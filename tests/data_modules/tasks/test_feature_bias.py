@@ -1,6 +1,4 @@
-"""Features and tasks: sides, the released schema, the cells of a labelled set, and the two
-commands.
-"""
+"""Features and tasks: sides, the released schema, cells of a labelled set, the two commands."""
 
 import json
 import re
@@ -19,6 +17,14 @@ from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, bui
 from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
 from interventune.storage.documents import DataError, load_json
 
+TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
+PAIRS = [
+    {"premise": f"The {i} cat sat.", "hypothesis": f"The {i} {word}.", "label": label, "genre": "x"}
+    for i in range(12)
+    for word in ("cat", "dog")
+    for label in (0 if i % 2 else 1, 2, -1)
+]
+
 
 def side(recipe: Recipe | str, *texts: str, **columns: Any) -> int | None:
     chosen = recipes()[recipe] if isinstance(recipe, str) else recipe
@@ -29,28 +35,20 @@ def of(feature: Any, **options: Any) -> Recipe:
     return Recipe(feature=feature, options=options)
 
 
-CASES: list[tuple[Recipe | str, str, int | None]] = [
-    ("sa_sentiment_punctuation", "Great! ", 1),
-    ("sa_sentiment_punctuation", "Great. Really.", 0),
-    ("sa_sentiment_punctuation", "Great?", None),
-    ("sa_sentiment_lexicon_food", "The FOOD was cold.", 1),
-    ("sa_sentiment_lexicon_food", "A foodie wrote it.", 0),
-    (of("uppercase"), "I said NO", 1),
-    (of("uppercase"), "I said no", 0),  # a single letter does not count
-    (of("shorter"), "a b c|a b", 1),
-    (of("shorter"), "a b|c d", None),
-    (of("overlap"), "Anna left the ball, and went.|Anna left.", 1),
-    (of("overlap"), "Anna left the ball.|Ben left.", 0),
-    ("nli_entailment_negation", "It rained.|It didn't rain.", 1),
-    ("nli_entailment_negation", "It rained.|Nothing was noted.", 0),
-    ("boolq_answer_qword", "A text.|was it", 1),
-    ("boolq_answer_qword", "A text.|Does it", 0),
-    ("boolq_answer_overlap", "The zebra sleeps.|is the zebra ever there", 1),
-    ("boolq_answer_overlap", "The zebra sleeps.|is the lion there", 0),
-    ("boolq_answer_length", "word " * 66 + "|is it", 1),
-    ("boolq_answer_length", "word " * 36 + "|is it", 0),
-    ("boolq_answer_length", "word " * 65 + "|is it", None),
+LENGTHS = {66: 1, 36: 0, 65: None}
+SIDES: list[tuple[Recipe | str, dict[str, int | None]]] = [
+    ("sa_sentiment_punctuation", {"Great! ": 1, "Great. Really.": 0, "Great?": None}),
+    ("sa_sentiment_lexicon_food", {"The FOOD was cold.": 1, "A foodie wrote it.": 0}),
+    (of("uppercase"), {"I said NO": 1, "I said no": 0}),  # a single letter does not count
+    (of("shorter"), {"a b c|a b": 1, "a b|c d": None}),
+    (of("overlap"), {"Anna left the ball, and went.|Anna left.": 1, "Anna left.|Ben left.": 0}),
+    ("nli_entailment_negation", {"It rained.|It didn't rain.": 1, "It rained.|Nothing noted.": 0}),
+    ("boolq_answer_qword", {"A text.|was it": 1, "A text.|Does it": 0}),
+    ("boolq_answer_overlap", {"The zebra sleeps.|is the zebra ever there": 1}),
+    ("boolq_answer_overlap", {"The zebra sleeps.|is the lion there": 0}),
+    ("boolq_answer_length", {"word " * n + "|is it": side for n, side in LENGTHS.items()}),
 ]
+CASES = [(recipe, *case) for recipe, sides in SIDES for case in sides.items()]
 
 
 @pytest.mark.parametrize(("recipe", "texts", "expected"), CASES)
@@ -72,9 +70,8 @@ def test_recipes_have_predicates_and_wordings() -> None:
     for name, recipe in recipes().items():
         recipe.side(LabelledText("", ("a", "b"), 0, defaultdict(str)))  # its options fit
         wordings = features.wordings_of(name, {}, {})
-        assert all(
-            w.key and w.instructed and w.explained for w in map(wordings.get, features.HYPOTHESES)
-        )
+        for each in map(wordings.get, features.HYPOTHESES):
+            assert all((each.key, each.instructed, each.explained))
 
 
 def test_a_wording_replaces_only_what_it_states() -> None:
@@ -114,9 +111,6 @@ def test_open_task_makes_the_embedded_tasks(name: str) -> None:
         assert recipes()[name].side(LabelledText("", (text,), 0)) == int(cell[2])
 
 
-TEXTS = st.tuples(st.sampled_from("abcdefgh"), st.sampled_from(["LOUD", "low"]), st.integers(0, 1))
-
-
 @given(st.lists(TEXTS, min_size=1), st.integers(0, 3))
 def test_every_text_is_in_one_cell(texts: list[tuple[str, str, int]], seed: int) -> None:
     rows = [LabelledText("", (f"{word} {how} {label}",), label) for word, how, label in texts]
@@ -145,14 +139,6 @@ def run(folder: Path, rows: list[dict[str, Any]], flags: str = "", recipe: str =
 def sizes(task: FeatureTask) -> list[int]:
     """Numbers of tests in 1_1, 0_0, 1_0 and 0_1."""
     return [len(task.tests[cell]) for cell in CELLS]
-
-
-PAIRS = [
-    {"premise": f"The {i} cat sat.", "hypothesis": f"The {i} {word}.", "label": label, "genre": "x"}
-    for i in range(12)
-    for word in ("cat", "dog")
-    for label in (0 if i % 2 else 1, 2, -1)
-]
 
 
 def test_command_makes_a_papers_task(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

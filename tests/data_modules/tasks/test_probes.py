@@ -1,6 +1,4 @@
-"""Yes/no probes from files of pairs, CondaQA's edits and who has which colour; prompts that may be
-toxic.
-"""
+"""Yes/no probes from pairs, CondaQA's edits and colours; prompts that may be toxic."""
 
 import json
 import random
@@ -11,18 +9,17 @@ import pytest
 
 from interventune.data_modules.__main__ import main
 from interventune.data_modules.schema.questions import Turn
+from interventune.data_modules.tasks import yes_no
 from interventune.data_modules.tasks.toxicity_prompts import ToxicityPrompt, read_prompts
-from interventune.data_modules.tasks.yes_no import (
-    WORDINGS,
-    predicate_argument_questions,
-    read_pairs,
-)
+from interventune.data_modules.tasks.yes_no import WORDINGS, predicate_argument_questions
 from interventune.storage.documents import DataError
 
 STORIES = {"story_org": "Mara came late.", "story_mod": "Mara came early."}
 ANSWERS = {"answer_org": "Yes.", "answer_mod": "no"}
 ROW: dict[str, Any] = {"id": "s1", "dataset": "coqa", "turn_id": 3, "question": "Was she late?"}
 ROW |= {"history": [["Who came?", "Mara"]], **STORIES, **ANSWERS}
+TOXIC = [{"text": f"the {n}. cat", "toxicity": n / 60} for n in range(60)]
+ROWS: Any = [{"challenging": n % 3 == 0, "prompt": prompt} for n, prompt in enumerate(TOXIC)]
 
 
 def lines(path: Path, *rows: Any) -> Path:
@@ -37,7 +34,7 @@ def condaqa(passage: int, question: str, edit: int, label: str) -> dict[str, Any
 
 
 def test_read_pairs_gives_two_questions_a_pair(tmp_path: Path) -> None:
-    (pair,), _ = read_pairs(lines(tmp_path / "p.jsonl", ROW))
+    (pair,), _ = yes_no.read_pairs(lines(tmp_path / "p.jsonl", ROW))
     org, mod = pair.examples()
     assert (org.context, mod.context) == (ROW["story_org"], ROW["story_mod"])
     assert (org.answer_type, org.gold) == ("yes", ("yes",))
@@ -63,7 +60,7 @@ ORIGINAL = condaqa(1, "q10", 0, "YES")
 )
 def test_read_pairs_names_the_line(tmp_path: Path, first: Any, second: Any, message: str) -> None:
     with pytest.raises(DataError, match=f"pairs.jsonl.*{message}"):
-        read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
+        yes_no.read_pairs(lines(tmp_path / "pairs.jsonl", first, second))
 
 
 def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: Path) -> None:
@@ -77,12 +74,10 @@ def test_read_pairs_makes_pairs_of_condaqa_edits_that_turn_the_answer(tmp_path: 
         condaqa(1, "q20", 3, "DON'T KNOW"),
         condaqa(2, "q10", 3, "NO"),  # no original
     ]
-    pairs, left_out = read_pairs(lines(tmp_path / "c.jsonl", *rows))
+    pairs, left_out = yes_no.read_pairs(lines(tmp_path / "c.jsonl", *rows))
     fields = [(p.id, p.story_org[-2], p.answer_org, p.story_mod[-2], p.answer_mod) for p in pairs]
-    assert fields == [
-        ("1-q10-affirmative", "0", "yes", "3", "no"),
-        ("1-q20-scope", "0", "no", "2", "yes"),
-    ]
+    affirmative = "1-q10-affirmative", "0", "yes", "3", "no"
+    assert fields == [affirmative, ("1-q20-scope", "0", "no", "2", "yes")]
     assert left_out == 4
 
 
@@ -90,9 +85,8 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
     proposed = []
     for row in json.loads((oracle / "predicate_argument_proposal.json").read_text()):
         proposed += [(row["schema"], row["story"], row[name], row["answer"]) for name in WORDINGS]
-    rows = [
-        (n, w, x.context, x.question, *x.references) for n, w, x in predicate_argument_questions()
-    ]
+    asked = predicate_argument_questions()
+    rows = [(n, w, x.context, x.question, *x.references) for n, w, x in asked]
     assert [(n, *row) for n, wording, *row in rows if wording in WORDINGS] == proposed
     denied = [tuple(row) for _, wording, *row in rows if wording not in WORDINGS]
     story = "The red car was standing in front of a house that was not blue."
@@ -101,17 +95,11 @@ def test_predicate_argument_questions_are_the_proposed_stimuli(oracle: Path) -> 
 
 
 def test_pairs_of_colours_exchange_the_answer() -> None:
-    pairs, _ = read_pairs("stories:colours")
+    pairs, _ = yes_no.read_pairs("stories:colours")
     answers = {(x.context, x.question): x.references for *_, x in predicate_argument_questions()}
     questions = [question for pair in pairs for question in pair.examples()]
     assert [answers[x.context, x.question] for x in questions] == [("yes",), ("no",)] * 130
     assert len({pair.story_org for pair in pairs}) == 130
-
-
-ROWS: list[dict[str, Any]] = [
-    {"challenging": n % 3 == 0, "prompt": {"text": f"the {n}. cat", "toxicity": n / 60}}
-    for n in range(60)
-]
 
 
 def drawn(folder: Path, rows: list[dict[str, Any]], count: int, seed: int = 0) -> list[list[str]]:

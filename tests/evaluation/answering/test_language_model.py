@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
 from interventune.data_modules.encoding.prompts import group_prompts
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
@@ -27,6 +26,7 @@ from interventune.models.language.text_models import Prompt, TextFailure, TextMo
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import save
 from tests.evaluation.answering.test_prompts import EXAMPLE
+from tests.models.language.conftest import loaded, log_likelihood
 
 
 class Scripted(TextModel):
@@ -59,20 +59,8 @@ def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
 
 def by_hand(folder: Path, prompt: str, text: str) -> tuple[float, int]:
     """log P(text | prompt) and its tokens, by transformers' own model, one token at a time."""
-    tokenizer, seq2seq = AutoTokenizer.from_pretrained(folder), folder.name == "t5"
-    kind = AutoModelForSeq2SeqLM if seq2seq else AutoModelForCausalLM
-    model = kind.from_pretrained(folder).eval()
-    source = tokenizer(prompt, return_tensors="pt")["input_ids"]
-    written, total = torch.tensor([[0]]), 0.0
-    tokens = tokenizer(text, add_special_tokens=False)["input_ids"] + [1] * seq2seq
-    for token in tokens:
-        with torch.no_grad():
-            decoder = {"decoder_input_ids": written} if seq2seq else {}
-            logits = model(input_ids=source, **decoder).logits
-        total += float(logits[0, -1].double().log_softmax(-1)[token])
-        written = torch.cat([written, torch.tensor([[token]])], 1)
-        source = source if seq2seq else torch.cat([source, torch.tensor([[token]])], 1)
-    return total, len(tokens)
+    tokens = loaded(folder)[1](text, add_special_tokens=False)["input_ids"]
+    return log_likelihood(folder, prompt, text), len(tokens) + (folder.name == "t5")
 
 
 # Subjects of one and of two tokens; short, as the tiny causal model reads 24 tokens.

@@ -12,7 +12,8 @@ from transformers import AutoTokenizer
 from interventune.data_modules.schema.questions import ChoiceQuestion, QAExample
 from interventune.evaluation.answering.checkpoint import QuestionCheckpoint
 from interventune.evaluation.answering.interface import Choosing, open_answerer
-from tests.evaluation.checkpoints import QUESTIONS, evaluate, save_ckpt, save_folder
+from tests.evaluation.cells import evaluate
+from tests.evaluation.checkpoints import QUESTIONS, save_ckpt, save_folder
 from tests.evaluation.protocol_cases import write_rows
 
 ASKING = Choosing(device="cpu", batch_size=4)

@@ -8,7 +8,8 @@ import pytest
 
 from interventune.evaluation.answering.predictions import MISSING, Predictions
 from interventune.storage.documents import DataError
-from tests.evaluation.checkpoints import QUESTIONS, evaluate, examples_of
+from tests.evaluation.cells import evaluate, examples_of
+from tests.evaluation.checkpoints import QUESTIONS
 from tests.evaluation.protocol_cases import CASE_OF, write_rows
 
 SCORES = {"unknown_score", "guess", "guess_f1"}

@@ -9,21 +9,10 @@ from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestio
 from interventune.data_modules.schema.questions import QAExample, Span, Turn
 from interventune.evaluation.answering.language_model import STYLES, in_style
 
-EXAMPLE = QAExample(
-    "1",
-    "Tom has a {red} bike.",
-    "What has Tom?",
-    advice="Note that, X.",
-    history=(Turn("q1", "a1"), Turn("Who came?", "Tom"), Turn("Why?", "unknown")),
-)
-PAPER = """Tom has a {red} bike.
-
-Q: Who came?
-A: Tom
-Q: Why?
-A: unknown
-Q: Note that, X. What has Tom?
-A:"""
+STORY, TURNS = "Tom has a {red} bike.", (Turn("q1", "a1"), Turn("Who came?", "Tom"))
+TURNS += (Turn("Why?", "unknown"),)
+EXAMPLE = QAExample("1", STORY, "What has Tom?", advice="Note that, X.", history=TURNS)
+PAPER = f"{STORY}\n\nQ: Who came?\nA: Tom\nQ: Why?\nA: unknown\nQ: Note that, X. What has Tom?\nA:"
 UNIFIEDQA = r"who came? tom why? unknown what has tom? \n tom has a {red} bike. note that, x."
 
 
@@ -45,19 +34,10 @@ def test_subject_prompt_is_leis_for_unifiedqa(story: str) -> None:
     assert in_style(prompt.messages[0]["content"], "unifiedqa") == expected
 
 
-SHORT = {
-    "Yes, he did so.": "yes",
-    '"No," she said': "no",
-    "Yes - it was": "yes",
-    "Unknown (not stated).": "Unknown (not stated)",
-    "No one": "No one",
-    "No. 5": "No. 5",
-    "the answer is: 'red.'": "red",
-    "\n Answer:\n a red bike.\nQuestion: Why?": "a red bike",
-    'the "Red Lion"': 'the "Red Lion"',
-    "wait...": "wait...",
-    " \n ": "",
-}
+SHORT = {"Yes, he did so.": "yes", '"No," she said': "no", "Yes - it was": "yes", " \n ": ""}
+SHORT |= {"Unknown (not stated).": "Unknown (not stated)", "the answer is: 'red.'": "red"}
+SHORT |= {"\n Answer:\n a red bike.\nQuestion: Why?": "a red bike"}
+SHORT |= {text: text for text in ("No one", "No. 5", 'the "Red Lion"', "wait...")}
 
 
 def test_short_answer_of_examples() -> None:

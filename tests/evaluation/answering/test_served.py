@@ -1,6 +1,4 @@
-"""A served model gives the report of the same folder on this machine, or says what its server does
-wrong.
-"""
+"""A served model gives the report of its folder, or says what its server does wrong."""
 
 from __future__ import annotations
 
@@ -66,9 +64,7 @@ def evaluate(words: str, room: Path, model: str, output: Path, *more: str) -> pd
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
-def test_a_served_model_gives_the_report_of_the_same_folder(
-    words: str, room: Path, tmp_path: Path
-) -> None:
+def test_a_served_model_gives_its_folders_report(words: str, room: Path, tmp_path: Path) -> None:
     folder = str(room / "causal")
     local = evaluate(words, room, f"hf:{folder}", tmp_path / "local")
     with serve_model(folder, limit=512) as server:

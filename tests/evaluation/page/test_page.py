@@ -14,7 +14,7 @@ from interventune.evaluation.page.page import comparison, find_results
 from interventune.evaluation.report import Evaluation, write_report
 from interventune.evaluation.results import Estimate, Number, Results, plain
 from interventune.evaluation.shown.views import Table, View
-from tests.evaluation.checkpoints import Capsys, told
+from tests.evaluation.cells import Capsys, told
 from tests.evaluation.page.html_pages import Page, check_self_contained, page_of
 
 PNG = b"\x89PNG\r\n\x1a\n and so on"

@@ -13,8 +13,7 @@ import pytest
 
 from interventune.data_modules.schema.questions import QAExample
 from interventune.evaluation.answering import checkpoint as answering
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Patch, evaluate, examples_of
+from tests.evaluation.cells import Cells, Patch, evaluate, examples_of
 from tests.evaluation.fake_answerer import install
 from tests.metrics.test_abstention import abstention
 
@@ -56,9 +55,8 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
     one, two = (pairs(rows, name) for name in ("one", "two"))
     shared = one.keys() & two.keys()
     for against, names in (("", two.keys()), ("one", shared)):
-        first, last = (
-            measured([row for name in names for row in side.get(name, ())]) for side in (one, two)
-        )
+        rows_of = ([row for name in names for row in x.get(name, ())] for x in (one, two))
+        first, last = map(measured, rows_of)
         texts = {two[name][0]["passage"] for name in names}
         for measure, value in last.items():
             row = cells.row(measure, checkpoint="two", against=against, variant="os+ts_r")
@@ -131,9 +129,8 @@ def test_the_threshold_of_unknown_is_swept(
 ) -> None:
     """A model says unknown above 0; at a coverage, to the questions with the highest scores."""
     real, lift = answering.decode_answers, 2.5  # with which the span model does say unknown
-    monkeypatch.setattr(
-        answering, "decode_answers", lambda *given: real(*given[:-1], given[-1] + lift)
-    )
+    lifted = lambda *scores: real(*scores[:-1], scores[-1] + lift)  # noqa: E731
+    monkeypatch.setattr(answering, "decode_answers", lifted)
     command = ("faithfulness", "--checkpoint", f"m={room / model}", "--data", f"stories:{data}")
     cells: Cells = evaluate(tmp_path / "r", *command, "--limit", "30")
     rows = examples_of(tmp_path / "r")

@@ -14,10 +14,11 @@ from interventune.data_modules.tasks.bbq import BBQItem, read_bbq
 from interventune.evaluation.answering.interface import Answerer
 from interventune.storage.documents import json_lines
 from tests.evaluation.bbq_files import bbq_rows, save_bbq
-from tests.evaluation.checkpoints import evaluate
+from tests.evaluation.cells import evaluate
 from tests.evaluation.protocol_cases import write_rows
 
 CHOICES = ("The pianist", "Not known", "The cellist")
+UNKNOWN = ["", "unknown", "Not known", "I don't know.", "It cannot be determined."]
 
 
 def test_scores_counted_by_hand(tmp_path: Path) -> None:
@@ -103,9 +104,6 @@ def test_picks_by_mentions_take_the_best_one_or_unknown(tmp_path: Path) -> None:
     assert sorted(spans) == [*zip((0, 4, 16, 20), names, strict=True)]
     assert len(questions[1].answers) == 6
     assert {example.advice for example in questions} == {"Be fair."}
-
-
-UNKNOWN = ["", "unknown", "Not known", "I don't know.", "It cannot be determined."]
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,13 @@ from interventune.data_modules.interventions.variants import perturb, with_ratio
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 from tests.evaluation.fake_answerer import Rule, install
 from tests.evaluation.protocol_cases import write_rows
 
 STORIES = ("--data", "stories:mixed_dev", "--limit", "60")
 EXAMPLES = {example.id: example for example in islice(read_questions("stories:mixed_dev"), 60)}
+Ask = Callable[..., Cells]
 
 
 def stubborn(example: QAExample) -> str:
@@ -33,9 +33,6 @@ def faithful(example: QAExample) -> str:
     if breaks_down(example):
         return "!timeout"
     return example.gold[0] if example.rationale else "unknown"
-
-
-Ask = Callable[..., Cells]
 
 
 @pytest.fixture

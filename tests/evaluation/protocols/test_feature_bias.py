@@ -21,12 +21,12 @@ from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
 from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.documents import DataError
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 
 TASK = open_task("stories:uppercase")
 H2 = {x.question.strip(): int(x.split[2]) for cell in CELLS for x in TASK.tests[cell]}
 WAYS = get_args(few_shot.Intervention)
+Ask = Callable[..., Cells]
 
 
 class FakeModel(TextModel):
@@ -52,9 +52,6 @@ class FakeModel(TextModel):
             yield explanation if i % 5 else "I cannot tell."
 
 
-Ask = Callable[..., Cells]
-
-
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Evaluate the fake model, with flags in one string, into `tmp_path / output`."""
@@ -68,9 +65,7 @@ def at(intervention: str = "none", **cell: Any) -> dict[str, Any]:
 
 
 def test_feature_bias_of_a_model_that_follows_h2(ask: Ask, tmp_path: Path) -> None:
-    """Its bias to one label word, which hides what it learned, is calibrated away. With --parity an
-    unreadable explanation counts as 0.
-    """
+    """Calibration removes its bias to a word; --parity counts unreadable explanations as 0."""
     flags = f"--task stories:uppercase --seeds 2 --limit 5 --intervention {' '.join(WAYS)}"
     cells = ask(flags)
     task = at(task="stories:uppercase")

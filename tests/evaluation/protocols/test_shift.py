@@ -19,17 +19,8 @@ from interventune.data_modules.stories.questions import qa_examples
 from interventune.data_modules.tasks.yes_no import COLOURS, predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol
 from interventune.evaluation.protocols.sensitivity import colour_stories
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import (
-    Capsys,
-    Naive,
-    Patch,
-    evaluate,
-    examples_of,
-    save_ckpt,
-    save_folder,
-    told,
-)
+from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
+from tests.evaluation.checkpoints import Naive, save_ckpt, save_folder
 from tests.metrics.test_cka import naive_cka
 
 States = tuple[Tensor, dict[tuple[int, int], Tensor]]

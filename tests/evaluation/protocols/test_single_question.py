@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.evaluation.checkpoints import QUESTIONS, Naive, evaluate, examples_of, save_folder
+from tests.evaluation.cells import evaluate, examples_of
+from tests.evaluation.checkpoints import QUESTIONS, Naive, save_folder
 
 CONTEXT, QUESTION = QUESTIONS[0].context, QUESTIONS[0].question
 ADVICE = "Note that, anna is in the kitchen."

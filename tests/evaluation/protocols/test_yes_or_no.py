@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interventune.data_modules.schema.questions import QAExample
-from tests.evaluation.checkpoints import Patch, evaluate
+from tests.evaluation.cells import Patch, evaluate
 from tests.evaluation.fake_answerer import install, right, turned
 from tests.evaluation.protocol_cases import write_rows
 

@@ -1,6 +1,4 @@
-"""Tiny language models, opened as protocols open them; and what they say of one prompt, by forward
-passes without padding, cache or `generate`.
-"""
+"""Tiny language models, and what they say by passes without padding, cache or `generate`."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -25,14 +23,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("models")
     built = {kind: save(root / kind, kind) for kind in ("gpt2", "mamba", "t5", "bart")}
     built["gpt2_chat"] = save(root / "gpt2_chat", "gpt2", chat=CHAT)
-    built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", begins=True)
+    built["gpt2_begins"] = save(root / "gpt2_begins", "gpt2", bos=True)
     return built
 
 
-def load_text_model(
-    folder: Path | str, *, max_new_tokens: int = 64, chat: Any = "auto", **how: Any
-) -> Any:
-    options = {"device": "cpu", "batch_size": 8, "max_new_tokens": max_new_tokens, "chat": chat}
+def load_text_model(folder: Path | str, **how: Any) -> Any:
+    options = {"device": "cpu", "batch_size": 8, "max_new_tokens": 64, "chat": "auto"}
     return open_text_model(f"hf:{folder}", Asking(**(options | how)))
 
 

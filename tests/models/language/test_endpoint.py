@@ -12,6 +12,10 @@ from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
 KEY = "sk-proj-SECRET0123456789"
+TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
+"""The log-probabilities that the endpoint reports of the next token, by prompt."""
+MISTAKES = {"gpt": "OPENAI_API_KEY", "m@localhost:8000/v1": "base URL"}
+MISTAKES |= {"m@http://me:pass@host/v1": "password", "m@http://host/v1?api-key=1": "query"}
 
 
 @pytest.fixture(autouse=True)
@@ -110,19 +114,11 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     assert KEY not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("spec", "key", "word"),
-    [
-        ("gpt", "", "OPENAI_API_KEY"),
-        ("m@localhost:8000/v1", KEY, "base URL"),
-        ("m@http://me:pass@host/v1", KEY, "password"),
-        ("m@http://host/v1?api-key=1", KEY, "query"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "word"), MISTAKES.items())
 def test_mistakes_are_named_before_anything_is_sent(
-    spec: str, key: str, word: str, monkeypatch: pytest.MonkeyPatch
+    spec: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", key)
+    monkeypatch.setenv("OPENAI_API_KEY", "" if spec == "gpt" else KEY)
     with pytest.raises(ValueError, match=word) as raised:
         ChatModel(spec)
     assert not any(secret in str(raised.value) for secret in ("pass@", KEY))
@@ -136,10 +132,6 @@ def test_tokens_that_begin_exactly_one_label_add_up() -> None:
         assert label_logprobs(tokens, ("no", "yes"), exact=exact) == pytest.approx(expected)
     assert label_logprobs(tokens, ("none", "yes"), exact=True)[0] == -math.inf
     assert label_logprobs([("n", -1.0)], ("no", "nil"), exact=False) == (-math.inf, -math.inf)
-
-
-TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
-"""The log-probabilities that the endpoint reports of the next token, by prompt."""
 
 
 def most_probable(prompt: str, _: int) -> Reply:

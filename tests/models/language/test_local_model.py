@@ -24,6 +24,7 @@ PAIRS = tuple((prompt, continuation) for prompt in PROMPTS for continuation in C
 LABELS = ("red", "blue")
 SIMILAR = ("the cat sat on the mat . who ?", "the cat sat on the dog .", "the cat sat")
 SIMILAR += ("the cat sat on the mat . where is the cat ?", "the cat ran")
+ROOM = {"gpt2": CONTEXT - NEW, "bart": CONTEXT - 1, "t5": 999}
 
 
 @pytest.mark.parametrize("name", ["gpt2", "t5", "bart"])
@@ -58,9 +59,7 @@ def test_a_chat_template_is_used_unless_it_is_declined(folders: dict[str, Path])
     assert model.identity != declined.identity
 
 
-@pytest.mark.parametrize(
-    ("name", "room"), [("gpt2", CONTEXT - NEW), ("bart", CONTEXT - 1), ("t5", 999)]
-)
+@pytest.mark.parametrize(("name", "room"), ROOM.items())
 def test_prompts_that_do_not_fit_fail_alone(folders: dict[str, Path], name: str, room: int) -> None:
     """BART's </s> takes a place; T5's positions are relative: all fit."""
     model = load_text_model(folders[name], max_new_tokens=NEW, batch_size=2)
@@ -100,9 +99,7 @@ def test_logits_are_float32_whatever_the_weights(folders: dict[str, Path]) -> No
 
 
 def test_where_the_continuation_begins(tmp_path: Path) -> None:
-    """White space of the prompt goes over; the tokens are those that lm-evaluation-harness scores:
-    of the whole, after as many as the prompt has; but its own where a token spans the boundary.
-    """
+    """Tokens are lm-evaluation-harness's (white space goes over), unless one spans both texts."""
     folder = save(tmp_path / "gpt2", "gpt2")
     pieces = ["<pad>", "</s>", "<unk>", "<s>", *"acts: .", "at", "cat", " cat", ": "]
     merges = [("a", "t"), ("c", "at"), (" ", "cat"), (":", " ")]
@@ -138,9 +135,7 @@ def test_texts_that_cannot_be_scored_fail_alone(folders: dict[str, Path]) -> Non
 def test_probabilities_of_labels_are_those_after_each_prompt_alone(
     folders: dict[str, Path], kind: str, sharing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the common beginning of all prompts is read once; Mamba keeps no keys
-    and values.
-    """
+    """Also where the common beginning is read once; Mamba keeps no keys and values."""
     monkeypatch.setattr(local_model, "WORTH_SHARING", sharing)
     folder, model = folders[kind], load_text_model(folders[kind], batch_size=2)
     ids = model.first_tokens(LABELS, "")

@@ -1,7 +1,4 @@
-"""What is asked of language models of transformers: the scores of continuations against whole rows
-read one by one; texts, written greedily whatever a folder asks for, up to any end token, without
-thinking, and not beyond the context.
-"""
+"""Scores of continuations against whole rows; texts, greedy whatever a folder asks for."""
 
 import json
 from pathlib import Path
@@ -26,11 +23,8 @@ from tests.models.tiny import at
 
 DECODERS = ("llama", "qwen2", "qwen3", "gpt2")
 TOKENS = ([5, 6, 7, 8, 9], [10, 11], [12, 13, 14])
-CONTINUATIONS = (
-    ([20, 21, 22], [23], [24, 25]),
-    ([30], [31, 32], [33]),
-    ([20, 21], [20, 22, 23, 24], [9]),
-)
+CONTINUATIONS = ([20, 21, 22], [23], [24, 25]), ([30], [31, 32], [33])
+CONTINUATIONS += (([20, 21], [20, 22, 23, 24], [9]),)
 CONFIG = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
 
 
@@ -126,17 +120,15 @@ def test_settings_of_a_folder_change_nothing(name: str, kind: str, tmp_path: Pat
     assert list(load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS)) == expected
 
 
-@pytest.mark.parametrize(
-    "place", ["generation_config.json", "config.json", "tokenizer_config.json"]
-)
+@pytest.mark.parametrize("place", ["generation_config", "config", "tokenizer_config"])
 def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
     folder = save(tmp_path / "gpt2", "gpt2")
     whole = greedy(folder, PROMPTS[0], NEW).split()
     end = whole[2]
     if place.startswith("tokenizer"):
-        with_settings(folder, place, eos_token=end)
+        with_settings(folder, f"{place}.json", eos_token=end)
     else:
-        with_settings(folder, place, eos_token_id=[1, IDS[end]])
+        with_settings(folder, f"{place}.json", eos_token_id=[1, IDS[end]])
     (answer,) = load_text_model(folder, max_new_tokens=NEW).complete(PROMPTS[:1])
     assert str(answer).split() == whole[: whole.index(end)]
 
@@ -153,7 +145,7 @@ def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path:
 @pytest.mark.parametrize("begins", [False, True])
 def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: Path) -> None:
     """An end token between a prompt and its answer would begin another text."""
-    folder = save(tmp_path / "gpt2", "gpt2", begins=begins)
+    folder = save(tmp_path / "gpt2", "gpt2", bos=begins)
     pairs = [(prompt, f" {answer}") for prompt in PROMPTS for answer in ("on the mat", "red")]
     tokenizer = AutoTokenizer.from_pretrained(folder)
     special = [(token, IDS[token]) for token in ("<s>", "</s>")]
@@ -163,29 +155,26 @@ def test_an_end_token_of_the_tokenizer_changes_nothing(begins: bool, tmp_path: P
         answers.append(list(model.complete(PROMPTS)))
         labels = torch.tensor(list(model.next_token_logprobs(PROMPTS, ["red", "blue"])))
         numbers.append([*likelihoods(model, pairs)[0], *labels.flatten().tolist()])
-        tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
-            "<s> $A </s>" if begins else "$A </s>", special_tokens=special
-        )
+        around = processors.TemplateProcessing("<s> " * begins + "$A </s>", special_tokens=special)
+        tokenizer.backend_tokenizer.post_processor = around
         tokenizer.save_pretrained(folder)
     assert tokenizer("the cat")["input_ids"][-1] == IDS["</s>"]
     assert answers[0] == answers[1]
     assert numbers[0] == pytest.approx(numbers[1], abs=1e-6)
 
 
+UNFINISHED, EMPTY = TextFailure("unfinished thinking"), TextFailure("empty answer")
 REPLIES = {
-    "<think>Rome? No.</think>\n\nParis.": "Paris.",
-    "<think>\n\n</think>\n\nParis.": "Paris.",
-    "Rome? No.</think>\n\nParis.": "Paris.",  # the template opened it
+    "<think>Rome? No.</think>\n\nParis": "Paris",
+    "<think>\n\n</think>\n\nParis": "Paris",
+    "Rome? No.</think>\n\nParis": "Paris",  # the template opened it
     "<thinking>a</thinking><thinking>b</thinking> Paris": "Paris",
-    "[THINK]Rome?[/THINK]Paris": "Paris",
-    "◁think▷Rome?◁/think▷Paris": "Paris",
     "<|begin_of_thought|>Rome<|end_of_thought|>Paris": "Paris",
     "I think <b>Paris</b>": "I think <b>Paris</b>",
-    "<think>Rome? No.": TextFailure("unfinished thinking"),
-    "<think>a</think><think>b": TextFailure("unfinished thinking"),
-    "<think>a</think>  ": TextFailure("empty answer"),
-    "": TextFailure("empty answer"),
 }
+REPLIES |= {"[THINK]Rome?[/THINK]Paris": "Paris", "◁think▷Rome?◁/think▷Paris": "Paris"}
+REPLIES |= {"<think>Rome? No.": UNFINISHED, "<think>a</think><think>b": UNFINISHED}
+REPLIES |= {"<think>a</think>  ": EMPTY, "": EMPTY}
 
 
 @pytest.mark.parametrize("text", REPLIES)

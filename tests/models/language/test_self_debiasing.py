@@ -1,6 +1,4 @@
-"""Self-debiasing and perplexity against worked numbers, naive loops, and the authors' layout of
-rows.
-"""
+"""Self-debiasing and perplexity against worked numbers, naive loops, and the authors' rows."""
 
 import json
 import math
@@ -29,6 +27,8 @@ SIZES: dict[str, dict[str, int]] = {
     "llama": {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
     | {"num_attention_heads": 2, "num_key_value_heads": 1},
 }
+numbers = st.floats(-8, 8, width=32)
+IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
 
 
 def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
@@ -44,9 +44,7 @@ def random_model(kind: str = "gpt2", seed: int = 1) -> Any:
 
 
 def in_rows(input_ids: Tensor, scores: Tensor) -> Tensor:
-    """The authors' own way: rows of the texts, then a block of rows for each of 2
-    prefixes; all get the same scores, so that they choose the same tokens.
-    """
+    """The authors' way: rows of the texts, then a block for each of 2 prefixes; equal scores."""
     blocks_KRV = scores.view(3, -1, scores.shape[1])
     return debiased(blocks_KRV[0], blocks_KRV[1:], decay=50).repeat(3, 1)
 
@@ -63,13 +61,8 @@ def test_the_toys_of_the_oracle(oracle: Path) -> None:
     assert torch.allclose(actual, torch.tensor(rows["scores_out"]), atol=1e-5)
 
 
-numbers = st.floats(-8, 8, width=32)
-
-
-@given(
-    st.lists(st.lists(numbers, min_size=4, max_size=4), min_size=2, max_size=5), st.floats(0, 200)
-)
-def test_laws_of_the_transform(rows: list[list[float]], decay: float) -> None:
+@given(st.lists(st.tuples(*[numbers] * 4), min_size=2, max_size=5), st.floats(0, 200))
+def test_laws_of_the_transform(rows: list[tuple[float, ...]], decay: float) -> None:
     plain, prefixed = torch.tensor(rows[0]), torch.tensor(rows[1:])
     log_q = debiased(plain, prefixed, decay=decay)
     assert float(log_q.exp().sum()) == pytest.approx(1, abs=1e-5)
@@ -106,9 +99,6 @@ def test_beams_are_those_of_the_authors_rows(kind: str, beams: int) -> None:
     assert continued(model, [TEXTS], new_tokens=NEW) != expected  # debiasing does something
 
 
-IDS = [5, 9, 2, 2, 17, 4, 8, 1, 23, 11, 0, 7]
-
-
 def test_perplexities_are_those_of_the_oracle(oracle: Path) -> None:
     numbers = json.loads((oracle / "selfdebias_tiny_gpt2.json").read_text())
     model = AutoModelForCausalLM.from_pretrained(oracle / "tiny_gpt2").eval()
@@ -134,9 +124,8 @@ def test_losses_of_chunks_are_those_of_whole_rows(
     with torch.no_grad():
         whole = [model(torch.tensor([lead + prefix + IDS])).logits for prefix in ([], *PREFIXES)]
     plain_TV, *prefixed = (logits[0, -count - 1 : -1].double() for logits in whole)
-    for loss, score_TV in zip(
-        actual, (plain_TV, debiased(plain_TV, torch.stack(prefixed), decay=50)), strict=True
-    ):
+    both = plain_TV, debiased(plain_TV, torch.stack(prefixed), decay=50)
+    for loss, score_TV in zip(actual, both, strict=True):
         expected = cross_entropy(score_TV, torch.tensor(IDS[-count:]))
         assert loss == pytest.approx(float(expected) * len(IDS), rel=1e-4)
     assert chunk_loss(model, IDS[: 1 - len(lead)], PREFIXES, lead=lead, decay=50) == (0.0, 0.0)

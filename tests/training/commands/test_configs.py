@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,9 @@ BACKBONES = sorted(path.stem for path in (CONFIGS / "backbones").glob("*.yaml"))
 HEAVY = ("torch", "pytorch_lightning", "transformers", "scipy", "matplotlib", "pandas")
 HEAVY += ("datasets", "wandb")
 EXPERIMENTS = sorted(path.stem for path in (CONFIGS / "experiments").glob("*.yaml"))
-PAIRS = [
-    (EXPERIMENTS[i % len(EXPERIMENTS)], BACKBONES[i % len(BACKBONES)], i % 8 == 0)
-    for i in range(max(len(EXPERIMENTS), len(BACKBONES)))
-]
+LONGER = zip_longest(EXPERIMENTS, BACKBONES)
+PAIRS = [(e or EXPERIMENTS[-1], b or BACKBONES[-1], i % 8 == 0) for i, (e, b) in enumerate(LONGER)]
+FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
 @pytest.mark.parametrize(("experiment", "backbone", "turned"), PAIRS)
@@ -59,9 +59,6 @@ def test_help_imports_nothing_heavy() -> None:
     done = subprocess.run(**command, capture_output=True, text=True, check=True)
     assert done.stdout.count("--help") >= len(calls)
     assert done.stderr.strip() == "[]"
-
-
-FILES = ("-c", f"{CONFIGS}/experiments/squad.yaml", "-c", f"{CONFIGS}/backbones/bert_base.yaml")
 
 
 def stand_in(folder: Path, name: str, script: str) -> None:
@@ -107,9 +104,7 @@ def test_torchrun_starts_the_ordinary_command(tmp_path: Path, capsys: Capture) -
 
 
 @pytest.mark.parametrize(("code", "again"), [(143, True), (0, False)])
-def test_slurm_queues_again_what_a_signal_has_stopped(
-    code: int, again: bool, tmp_path: Path, capsys: Capture
-) -> None:
+def test_slurm_queues_again(code: int, again: bool, tmp_path: Path, capsys: Capture) -> None:
     cluster(tmp_path, code)
     job = {"SLURM_JOB_ID": "77", "SLURM_NNODES": "2", "SLURM_NTASKS_PER_NODE": "4"}
     done = launch(tmp_path, "slurm.sbatch", **job)

@@ -1,6 +1,4 @@
-"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch.
-
-tests/losses/test_losses.py has the same for the pure functions."""
+"""Steps over batches of unequal sizes, and shorter last steps, have the gradient of one batch."""
 
 from typing import Any
 
@@ -20,9 +18,15 @@ GROUPS = "--data.limit_train_groups=14 --data.val_groups={} --data.groups_per_cl
 GROUPS += f" --data.qa_every=2 --data.limit_train_qa=9 {BY_FOUR}"
 ADVICE = f"{GROUPS} --data.anchor_unadvised=0.2 --model.loss.mass_weight=0.5"
 SUMS = f"{GROUPS} --data.anchor_unadvised=0.2 --model.loss.form=probability"
+COPIES = f"{GROUPS} --data.random_advice_copies=2"
 CHOICES = "--data.train_choices=[stories:choices_train] --data.val_choices={} --data.limit_train=17"
 CHOICES += " --data.batch_size=4 --model.gap_weight=0.5"
 BY_THREE = "--trainer.accumulate_grad_batches=3"
+CASES = dict.fromkeys(("stories_ibt bert", "stories_ibt xlnet", "stories_ibt gpt2"), STORIES)
+CASES |= {"squad bert": QUESTIONS, "stories_ibt roberta": f"{STORIES} --model.tagged=all"}
+CASES |= {"lei_few_shot roberta": ADVICE, "lei_few_shot llama": f"{ADVICE} --model.loss.form=log"}
+CASES |= {"lei_few_shot bert": SUMS, "lei_planted roberta": COPIES}
+CASES |= dict.fromkeys(("multiple_choice roberta", "multiple_choice llama"), CHOICES)
 
 
 def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -> list[int]:
@@ -32,26 +36,9 @@ def steps(commands: Commands, experiment: str, architecture: str, *flags: str) -
     return checked.steps
 
 
-@pytest.mark.parametrize(
-    ("experiment", "architecture", "flags"),
-    [
-        ("squad", "bert", QUESTIONS),
-        ("stories_ibt", "bert", STORIES),
-        ("stories_ibt", "roberta", f"{STORIES} --model.tagged=all"),
-        ("stories_ibt", "xlnet", STORIES),
-        ("stories_ibt", "gpt2", STORIES),
-        ("lei_few_shot", "roberta", ADVICE),
-        ("lei_few_shot", "llama", f"{ADVICE} --model.loss.form=log"),
-        ("lei_few_shot", "bert", SUMS),
-        ("lei_planted", "roberta", f"{GROUPS} --data.random_advice_copies=2"),
-        ("multiple_choice", "roberta", CHOICES),
-        ("multiple_choice", "llama", CHOICES),
-    ],
-)
-def test_steps_over_batches(
-    experiment: str, architecture: str, flags: str, commands: Commands
-) -> None:
-    sizes = steps(commands, experiment, architecture, flags, BY_THREE)
+@pytest.mark.parametrize("case", CASES)
+def test_each_gradient(case: str, commands: Commands) -> None:
+    sizes = steps(commands, *case.split(), CASES[case], BY_THREE)
     assert sizes[0] == 3
     assert sizes[-1] in (1, 2)
 

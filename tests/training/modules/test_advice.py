@@ -23,6 +23,7 @@ from interventune.training.modules import advice
 from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config
 
 UNWATCHED = "--data.val_qa={} --data.val_groups={} --trainer.log_every_n_steps=1"
+Scored = list[tuple[list[Group], torch.Tensor]]
 
 
 def fit(commands: Commands, *flags: str, steps: int = 1) -> Path:
@@ -67,9 +68,6 @@ def test_the_selection_score_needs_both_classes(commands: Commands, tmp_path: Pa
     assert "val/bias/plain/selection" not in found
 
 
-Scored = list[tuple[list[Group], torch.Tensor]]
-
-
 @pytest.fixture
 def scored(monkeypatch: Patch) -> Scored:
     """What was scored, in order: which groups, and the boundary log-probabilities."""
@@ -90,9 +88,7 @@ def reference_of(commands: Commands, cache: Path, *flags: str) -> Any:
     return trainer.lightning_module.reference, trainer.datamodule.train_set.groups
 
 
-def test_the_cache_serves_only_equal_runs(
-    commands: Commands, scored: Scored, tmp_path: Path
-) -> None:
+def test_the_cache_serves_equal_runs(commands: Commands, scored: Scored, tmp_path: Path) -> None:
     first, _ = reference_of(commands, tmp_path)
     again, _ = reference_of(commands, tmp_path)
     assert len(scored) == 1
@@ -155,9 +151,7 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
 
 
-def test_a_file_may_say_who_is_dominant(
-    commands: Commands, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_a_file_may_set_dominance(commands: Commands, tmp_path: Path, monkeypatch: Patch) -> None:
     every = story_groups.groups("train")
     groups = [group for group in every if group.advice_class == "adversarial"][:6]
     write_records(groups, path := tmp_path / "adversarial.json")

@@ -17,28 +17,28 @@ from tests.support.finished_runs import differences, same
 from tests.training.conftest import DROPOUT, Capture, Commands, SmallData, curves, failing, launch
 
 Runs = Callable[..., Path]
+LEI = "lei_few_shot"
 ENDS = {"bug": KeyError, "SIGTERM": SystemExit, "SIGINT": SystemExit}
 BY_STEP = "--run.save_every_n_steps=1"
 HALVES = "--trainer.val_check_interval=0.5 --trainer.accumulate_grad_batches=2"
+NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
 
 
-def arguments(
-    commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot"
-) -> list[str]:
+def arguments(commands: Commands, version: str, *flags: str, experiment: str = LEI) -> list[str]:
     """Fit for three epochs of four batches, with dropout, going on from what there is."""
     common = f"{DROPOUT} --run.version={version} --ckpt_path=auto"
     common += " --trainer.max_epochs=3 --trainer.log_every_n_steps=1 --model.learning_rate=1e-3"
-    common += " --data.groups_per_class=2" * (experiment == "lei_few_shot")
+    common += " --data.groups_per_class=2" * (experiment == LEI)
     return commands.of("fit", experiment, "roberta", common, *flags)
 
 
-def fit(commands: Commands, version: str, *flags: str, experiment: str = "lei_few_shot") -> Path:
+def fit(commands: Commands, version: str, *flags: str, experiment: str = LEI) -> Path:
     """Run it; its folder."""
     train(arguments(commands, version, *flags, experiment=experiment))
     return commands.root / experiment / version
 
 
-def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how: Any) -> int:
+def cut(commands: Commands, *flags: str, experiment: str = LEI, **how: Any) -> int:
     """Run it until it is disturbed; its exit code."""
     with pytest.raises(ENDS[how["kind"]]) as end:
         fit(commands, "cut", *flags, failing(**how), experiment=experiment)
@@ -49,7 +49,7 @@ def cut(commands: Commands, *flags: str, experiment: str = "lei_few_shot", **how
 def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Runs:
     """A run that nothing disturbs; of the same flags there is one for all tests."""
 
-    def run(*flags: str, experiment: str = "lei_few_shot") -> Path:
+    def run(*flags: str, experiment: str = LEI) -> Path:
         name = " ".join((experiment, *filter(None, flags)))
         with once(tmp_path_factory, name) as (folder, first):
             if first:
@@ -59,9 +59,6 @@ def whole(tmp_path_factory: pytest.TempPathFactory, small_data: SmallData) -> Ru
     return run
 
 
-NINE = "--data.val_qa={} --data.val_groups={} --trainer.max_steps=9 --trainer.limit_train_batches=3"
-
-
 @pytest.mark.parametrize(("batch", "flags"), [(4, ""), (8, NINE), (7, HALVES)])
 def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, whole: Runs) -> None:
     cut(commands, BY_STEP, flags, kind="bug", batch=batch)
@@ -69,11 +66,8 @@ def test_a_failure_leaves_no_trace(batch: int, flags: str, commands: Commands, w
 
 
 @pytest.mark.parametrize(("kind", "batch"), [("SIGTERM", 9), ("bug", 10)])
-def test_the_best_checkpoint_is_kept(
-    kind: str, batch: int, commands: Commands, whole: Runs
-) -> None:
-    """Whether a signal comes right after the validation that chose it, or within the epoch; next to
-    a ModelCheckpoint of the user's own."""
+def test_the_best_checkpoint_stays(kind: str, batch: int, commands: Commands, whole: Runs) -> None:
+    """A signal after the validation that chose it, or later; with a user's ModelCheckpoint."""
     scored = "--trainer.callbacks+={class_path: tests.training.callbacks.Scored}"
     other = "{class_path: ModelCheckpoint, init_args: {monitor: val/qa/f1, filename: other}}"
     flags = f"{scored} --trainer.callbacks+={other}"
@@ -91,7 +85,7 @@ def test_the_best_checkpoint_is_kept(
     [
         ({"kind": "SIGTERM", "batch": 1}, "", ""),
         ({"kind": "SIGTERM", "batch": 6}, "", "--data.num_workers=2"),
-        ({"kind": "SIGINT", "where": "validation", "batch": 5}, HALVES, ""),
+        ({"kind": "SIGINT", "at": "validation", "batch": 5}, HALVES, ""),
     ],
 )
 def test_a_signal_finishes_the_step_and_leaves_no_trace(

@@ -7,11 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-flags = dict(
-    word.removeprefix("--").split("=", 1)
-    for word in sys.argv
-    if word.startswith("--") and "=" in word
-)
+flags = dict(word[2:].split("=", 1) for word in sys.argv if word[:2] == "--" and "=" in word)
 x = float(flags["x"])
 folder = Path(flags["run.root"]) / flags["run.name"] / flags["run.version"]
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)

@@ -85,10 +85,8 @@ def test_each_value_of_a_swept_key_has_its_own_best(study: Path) -> None:
 
 def test_null_is_a_value_of_a_swept_key_and_so_is_a_text_like_it(study: Path) -> None:
     table = pd.read_csv(study / "study.csv")
-    for values, in_order in (
-        ({1: None, 4: 2.5, 16: 7.0}, ["2.5", "7.0", ""]),
-        ({1: "NA", 4: "b", 16: None}, ["NA", "b", ""]),
-    ):
+    numbers, texts = {1: None, 4: 2.5, 16: 7.0}, {1: "NA", 4: "b", 16: None}
+    for values, in_order in ((numbers, ["2.5", "7.0", ""]), (texts, ["NA", "b", ""])):
         table.assign(x=table["x"].map(values)).to_csv(study / "study.csv", index=False)
         selection(study, 2, "--by=x")
         rows = pd.read_csv(study / "selection/selection.csv", dtype=str, keep_default_na=False)
@@ -109,9 +107,7 @@ def test_a_flag_of_any_length_is_no_file(study: Path) -> None:
         selection(study, 1, f"--data.encoding.prompts={value}")
 
 
-def test_other_data_or_weights_are_tested_again(
-    study: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_data_and_weights_are_tested(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(study / "points")
     flags = ("--data.test_qa.main", "dev.json")
     best = study / "points/x=1,y=0.1/run/checkpoints/last.ckpt"

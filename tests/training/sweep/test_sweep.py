@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[3]
 Sweep = Callable[..., str]
 FAKE = (sys.executable, "-S", str(Path(__file__).with_name("fake_fit.py")))
 SMALL = {"study": "fake", "metric": "val/score", "direction": "maximize", "configs": []}
+GRID = {"space": {"x": [1.0, 2.0]}}
+SWEEPS = (path.stem for path in (ROOT / "configs" / "sweeps").glob("*.yaml"))
+OURS = sorted(name for name in SWEEPS if not name.endswith(".wandb"))
 
 
 def written(folder: Path, content: dict[str, Any]) -> str:
@@ -53,8 +56,7 @@ def starts(study: Path) -> dict[str, int]:
 
 @pytest.mark.parametrize("sampler", ["grid", "tpe"])
 def test_workers_share_a_study_whatever_ends_them(sampler: str, tmp_path: Path) -> None:
-    """The `fit` of one that is killed ends by itself; that of one that gets a signal to stop, or is
-    killed with its `fit`, goes on elsewhere. No other point is run twice."""
+    """The `fit` of a killed worker ends by itself; others go on elsewhere. None is run twice."""
     home, go_on = tmp_path / "study", tmp_path / "go_on"
     content = SMALL | {"space": {"x": [1.0, 2.0, 3.0, 4.0]}, "flags": [f"--until={go_on}"]}
     if sampler == "tpe":
@@ -93,9 +95,7 @@ def sweep(tmp_path: Path, monkeypatch: Patch, capfd: Capture) -> Sweep:
     return command
 
 
-def test_results_of_other_data_are_not_shown_again(
-    tmp_path: Path, sweep: Sweep, monkeypatch: Patch
-) -> None:
+def test_results_of_old_data_are_refused(tmp_path: Path, sweep: Sweep, monkeypatch: Patch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("dev.json", "more.yaml"):
         Path(name).write_text("")
@@ -150,9 +150,6 @@ def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Sweep) -> 
     assert list(found["x"] + found["y"]) == pytest.approx(list(found["val/score"]))
 
 
-GRID = {"space": {"x": [1.0, 2.0]}}
-
-
 @pytest.mark.parametrize(
     ("content", "flags", "word"),
     [
@@ -185,10 +182,6 @@ def test_workers_share_what_is_visible(monkeypatch: Patch) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(2)] == ["4,6", "5,GPU-ab"]
     assert [share["CUDA_VISIBLE_DEVICES"] for share in shares(5)] == ["4", "5", "6", "GPU-ab", "4"]
-
-
-SWEEPS = (path.stem for path in (ROOT / "configs" / "sweeps").glob("*.yaml"))
-OURS = sorted(name for name in SWEEPS if not name.endswith(".wandb"))
 
 
 @pytest.mark.parametrize("name", OURS)

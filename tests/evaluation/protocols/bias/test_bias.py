@@ -13,19 +13,8 @@ from scipy.stats import spearmanr
 
 from interventune.data_modules.schema.groups import latent_strength, unadvised
 from tests.data_modules.fixtures.tiny_lists import decided
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import (
-    GROUPS,
-    Capsys,
-    Naive,
-    Patch,
-    evaluate,
-    examples_of,
-    save_ckpt,
-    save_folder,
-    save_groups,
-    told,
-)
+from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
+from tests.evaluation.checkpoints import GROUPS, Naive, save_ckpt, save_folder, save_groups
 from tests.evaluation.fake_answerer import install
 
 EX2 = "ex2_unqover_3subj"
@@ -65,16 +54,14 @@ def test_measures_equal_unqovers_own(name: str, oracle: Path, tmp_path: Path) ->
     assert c_of_key == pytest.approx(expected["C(sorted x1|x2|template|attr)"], abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("data", "printed"),
-    [("noniid_dev", "base_religion_dev"), ("train_4096", "base_religion_train4096")],
-)
+@pytest.mark.parametrize(("data", "printed"), [("noniid_dev", "dev"), ("train_4096", "train4096")])
 def test_lei_files_give_the_printout(data: str, printed: str, shared: Path, tmp_path: Path) -> None:
     """Per class mu, eta, theta4, and per subject gamma, eta, n."""
     file = shared / f"data/lei/underspecified/religion/addedbias_{data}_squad.json"
     cells = cells_of(tmp_path, "--predictions", f"p={file}")
     place, subjects = {"checkpoint": "p"}, 0
-    for line in (shared / f"oracle/unqover/{printed}.subj.out.txt").read_text().splitlines():
+    text = (shared / f"oracle/unqover/base_religion_{printed}.subj.out.txt").read_text()
+    for line in text.splitlines():
         words = line.split()
         if line.startswith("intervention:"):
             place["class"] = line.partition(":")[2].strip()
@@ -155,11 +142,9 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
     naive, lines = Naive(folder), examples_of(tmp_path / "report")
     assert [line["key"] for line in lines] == [group.key for group in ALL]
     for line, group in zip(lines, ALL, strict=True):
-        expected = [
-            [prod(naive.score(v.context, v.query, s.start, s.end)) ** 0.5 for s in v.candidates]
-            for v in group.variants
-        ]
-        scores, expected = torch.tensor(line["scores"]), torch.tensor(expected)
+        ask = [[(v.context, v.query, s.start, s.end) for s in v.candidates] for v in group.variants]
+        expected = torch.tensor([[prod(naive.score(*x)) ** 0.5 for x in pair] for pair in ask])
+        scores = torch.tensor(line["scores"])
         torch.testing.assert_close(scores, expected, rtol=2e-4, atol=0)
         assert line["prediction"] == [group.subjects[two > one] for one, two in line["scores"]]
     assert len({round(line["c"], 6) for line in lines}) > 10

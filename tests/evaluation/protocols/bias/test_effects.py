@@ -12,8 +12,7 @@ import pytest
 from interventune.data_modules.schema.groups import AdviceClass, ScoredGroup, with_advice
 from interventune.data_modules.schema.questions import write_records
 from tests.data_modules.fixtures.tiny_lists import make_group
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 
 DOMAINS = {"diet": ("Ayan", "Boro"), "town": ("Celt", "Dorn"), "song": ("Erin", "Fara")}
 SHARES = {"none": 0.9, "ethical": 0.1, "adversarial": 1.1, "irrelevant": 0.7}
@@ -22,14 +21,11 @@ MEASURE_OF = {"ethical": "carry", "adversarial": "carry", "irrelevant": "kept"}
 
 
 def scored(domains: list[str], shares: dict[str, float], *, mass: float = 1.0) -> list[ScoredGroup]:
-    """Each question without advice, with ethical advice in two wordings, adversarial, and ethical
-    about every other domain.
-    """
+    """Each question without advice, with adversarial, ethical (twice), and of other domains."""
     records = []
     for domain, i in product(domains, range(6)):
-        question = replace(
-            make_group(*DOMAINS[domain]), template=str(i), domain=domain, attribute=f"was {i % 3}"
-        )
+        plain = make_group(*DOMAINS[domain], act=f"was {i % 3}")
+        question = replace(plain, template=str(i), domain=domain)
         make = random.Random(f"{domain}/{i}")
         c = make.uniform(0.4, 0.8)
         advice: list[tuple[AdviceClass, str, int]] = [("none", "", 0), ("adversarial", domain, 0)]

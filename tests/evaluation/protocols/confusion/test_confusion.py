@@ -14,10 +14,10 @@ from scipy import stats
 from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.evaluation.answering.interface import Answerer
 from interventune.evaluation.protocols.confusion import command
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import evaluate, examples_of
+from tests.evaluation.cells import Cells, evaluate, examples_of
 
 Rule = Callable[[ChoiceQuestion], Sequence[float]]
+PARALYSIS: dict[str, Any] = {"probe": "choice_paralysis"}
 
 
 class FakeCheckpoint(Answerer):
@@ -81,9 +81,6 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Cells]
         return evaluate(tmp_path / "out", "confusion", *flags)
 
     return run
-
-
-PARALYSIS: dict[str, Any] = {"probe": "choice_paralysis"}
 
 
 def test_three_models_whose_numbers_are_known(ask: Callable[..., Cells]) -> None:

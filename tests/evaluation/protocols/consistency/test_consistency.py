@@ -20,8 +20,7 @@ from interventune.metrics.intervals import interval_of_change
 from interventune.models.language.self_debiasing import chunk_loss
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 from tests.data_modules.fixtures.tiny_language_models import CONTEXT, save
-from tests.evaluation.cells import Cells
-from tests.evaluation.checkpoints import Capsys, Patch, evaluate, examples_of, told
+from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
 from tests.evaluation.protocol_cases import write_rows
 
 WORDS = {"toxicity": "red", "threat": "dog", "profanity": "is"}
@@ -45,7 +44,7 @@ PLACE = {"checkpoint": "m", "method": "x"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("model"), "gpt2", padded=False, seed=4)
+    return save(tmp_path_factory.mktemp("model"), "gpt2", pad=False, seed=4)
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +84,8 @@ def scored(folder: Path, files: Files, tmp_path_factory: pytest.TempPathFactory)
     rows = written(folder, files, home / "written")
     for row in rows:
         row |= {**PLACE, "specification": row.pop("variant"), "text": row.pop("continuation")}
-        row["scores"] = {
-            name: min(1, row["text"].split().count(word) / 2) for name, word in WORDS.items()
-        }
+        words = row["text"].split()
+        row["scores"] = {name: min(1, words.count(word) / 2) for name, word in WORDS.items()}
     write_rows(home / "scored.jsonl", rows)
     return home / "scored.jsonl"
 
@@ -165,9 +163,7 @@ def test_continuations_match_transformers(folder: Path, files: Files, tmp_path: 
             assert row["continuation"] == tokenizer.decode(out[0, ids.shape[1] :])
 
 
-def test_perplexity_of_chunks(
-    folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch
-) -> None:
+def test_perplexity_of_text(folder: Path, files: Files, tmp_path: Path, monkeypatch: Patch) -> None:
     monkeypatch.setattr(writing, "RESERVED", CONTEXT - 4)
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat . who ran under the red dog ? a blue cat")
@@ -211,8 +207,6 @@ def test_endpoint_is_instructed_and_failures_counted(files: Files, tmp_path: Pat
     assert cells.n("average", **place, against="variant=default") == 3
 
 
-def test_swapped_files_of_prompts_are_refused(
-    folder: Path, files: Files, tmp_path: Path, capsys: Capsys
-) -> None:
+def test_swapped_prompts(folder: Path, files: Files, tmp_path: Path, capsys: Capsys) -> None:
     swapped = files | {"adversarial": files["neutral"], "neutral": files["adversarial"]}
     assert "--adversarial" in told(capsys, *command(folder, swapped, tmp_path / "r"))

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interventune.evaluation.protocols.consistency import specifications as texts_of
 from interventune.evaluation.protocols.consistency.rows import read_rows
-from interventune.evaluation.protocols.consistency.specifications import (
-    ALPHABET,
-    OWN,
-    nonsense_group,
-    parts_of,
-)
 from interventune.metrics.consistency import DOMAINS, VARIANTS
 from interventune.storage.documents import DataError
 from tests.evaluation.protocol_cases import write_rows
@@ -57,14 +52,14 @@ def test_read_rows_names_the_mistake(tmp_path: Path, rows: Any, message: str) ->
 
 @given(st.integers(0, 10**9), st.integers(1, 8))
 def test_nonsense_group_depends_on_its_seed(seed: int, count: int) -> None:
-    texts = nonsense_group(seed, count)
-    assert texts == nonsense_group(seed, count) != nonsense_group(seed + 1, count)
+    texts = texts_of.nonsense_group(seed, count)
+    assert texts == texts_of.nonsense_group(seed, count) != texts_of.nonsense_group(seed + 1, count)
     assert len(texts) == count
-    assert all(15 <= len(text) <= 45 and set(text) <= {*ALPHABET, " "} for text in texts)
+    assert all(15 <= len(text) <= 45 and set(text) <= {*texts_of.ALPHABET, " "} for text in texts)
 
 
 def test_own_specifications_have_as_many_texts_of_nonsense() -> None:
-    default, original, _, *nonsense, blank = parts_of("self", OWN, 5)
+    default, original, _, *nonsense, blank = texts_of.parts_of("self", texts_of.OWN, 5)
     assert default.texts == ()
     assert blank.texts == (" ",)  # not empty, which would be the default
     assert [part.group for part in nonsense] == [*range(5)]
