@@ -45,7 +45,7 @@ GPU := --size=gpu --json=reports/gpu/figures.jsonl
 bench-gpu: $(STAMP)  ## tests and measurements on a GPU, each with a limit of seconds; figures in reports/gpu
 	mkdir -p reports/gpu
 	for step in 'pytest -m gpu' 'interventune.evaluation reproduce demo_ibt' 'interventune.evaluation reproduce demo_lei' \
-		'benchmarks training $(GPU)' 'benchmarks decoder $(GPU)' \
+		'benchmarks training $(GPU)' 'benchmarks decoder $(GPU)' 'benchmarks callbacks $(GPU)' \
 		'benchmarks likelihoods $(GPU)'; do \
 		timeout 400 $(BIN)/python -m $$step 2>&1 | tee -a reports/gpu/log.txt; \
 	done

@@ -13,10 +13,11 @@ from benchmarks import likelihoods, training
 from benchmarks.side_by_side import Size, machine, shown
 from interventune.storage.command_line import Count, run
 
-Name = Literal["training", "likelihoods", "decoder"]
+Name = Literal["training", "likelihoods", "callbacks", "decoder"]
 MEASURES: dict[Name, Callable[..., pd.DataFrame]] = {
     "training": training.measure,
     "likelihoods": likelihoods.measure,
+    "callbacks": training.callbacks,
     "decoder": training.decoder,
 }
 

@@ -1,5 +1,5 @@
-"""Fine-tuning: the throughput of this project and of two setups of Hugging Face's Trainer, and that
-of a decoder with LoRA adapters and group losses.
+"""Fine-tuning: the throughput of this project and of two setups of Hugging Face's Trainer; what our
+callbacks cost; a decoder with LoRA adapters and group losses.
 
 For throughput, every turn draws new questions with SQuAD's mix of lengths, and every system trains
 a fresh model on them for one epoch. The time includes sampling, padding, clipping and optimizer
@@ -8,7 +8,9 @@ steps.
 
 import json
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,19 +24,22 @@ import transformers
 from datasets import Dataset
 from torch.utils.benchmark import Timer
 
+import interventune
 from benchmarks.side_by_side import SHAPES, Shape, Size, Turn, in_turns, now, timed
 from interventune.data_modules.batching.sets import encode_questions
 from interventune.data_modules.encoding.tokenizers import build_tokenizer
 from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
 from interventune.data_modules.sources import read_questions
+from interventune.training.callbacks.eval_sets import EvalSets
 from interventune.training.cli import main
+from interventune.training.modules.fine_tuning import FineTuning
 from interventune.training.precision import faster_precision
 
 ENCODING = Encoding(max_length=384)
 """run_qa.py's defaults, used for all systems."""
 STEPS = {"cpu": 20, "gpu": 200}
-"""Of the fits that measure decoders."""
+"""Of the fits that measure callbacks and decoders."""
 
 
 class Clock(pl.Callback):
@@ -56,7 +61,7 @@ class Clock(pl.Callback):
         self.seconds = now() - self.began
 
 
-def fit(root: str, shape: Shape, seed: int, *flags: str) -> Clock:
+def fit(root: str, shape: Shape, seed: int, *flags: str) -> tuple[Clock, pl.Trainer]:
     """Run `interventune train fit` with random weights."""
     command = [
         "fit",
@@ -71,28 +76,76 @@ def fit(root: str, shape: Shape, seed: int, *flags: str) -> Clock:
         "--trainer.devices=1",
         "--trainer.enable_progress_bar=false",
     ]
-    return next(callback for callback in main(command).callbacks if isinstance(callback, Clock))
+    trainer = main(command)
+    clock = next(callback for callback in trainer.callbacks if isinstance(callback, Clock))
+    return clock, trainer
 
 
-def adapters(size: Size, seed: int) -> Turn:
-    """Train LoRA adapters with the group losses on some of the built-in stories, with two
-    validations; return the steps per second.
+def short_fit(
+    root: str, experiment: str, name: str, size: Size, seed: int, *flags: str
+) -> tuple[Turn, pl.Trainer]:
+    """Run an experiment with two validations on some of the built-in stories, with the shape of
+    that name; return the steps per second.
     """
     steps = STEPS[size]
-    flags = [
-        *("-c", "lei_few_shot", "--backbone.tokenizer=stories", "--backbone.lora_rank=8"),
-        *("--data.limit_train_groups=400", "--data.limit_val_groups=100"),
-        *("--data.limit_train_qa=2000", "--data.limit_val_qa=300"),
-        *("--data.groups_per_class=4", "--data.qa_batch_size=16"),
+    clock, trainer = fit(
+        root,
+        SHAPES[name][size],
+        seed,
+        "-c",
+        experiment,
+        "--data.limit_train_qa=2000",
+        "--data.limit_val_qa=300",
+        "--data.limit_train_groups=400",
+        "--data.limit_val_groups=100",
+        *flags,
+        "--backbone.tokenizer=stories",
         f"--trainer.max_steps={steps}",
         f"--trainer.val_check_interval={steps // 2}",
         "--trainer.check_val_every_n_epoch=null",
-    ]
+    )
+    return timed(steps, float(clock.tokens), clock.seconds), trainer
+
+
+HOOKS = ((EvalSets, "on_validation_batch_end"), (FineTuning, "on_train_batch_end"))
+"""What metrics and checks of the loss do in each step."""
+
+
+def with_hooks(hooks: bool, experiment: str, size: Size, seed: int) -> Turn:
+    """Fit with or without HOOKS."""
+    flags = ("--trainer.precision=auto", "--checkpoint.monitor=null")
+    with tempfile.TemporaryDirectory() as root, ExitStack() as stack:
+        for owner, name in () if hooks else HOOKS:
+            stack.enter_context(patch.object(owner, name, lambda *_, **__: None))
+        turn, _ = short_fit(root, experiment, "callbacks", size, seed, *flags)
+    return turn
+
+
+def callbacks(size: Size, *, repeats: int) -> pd.DataFrame:
+    """Return steps per second with and without measuring bias, cosines and answers."""
+    tables = []
+    for experiment in ("lei_few_shot", "stories_ibt"):
+        systems = {
+            "callbacks on": partial(with_hooks, True, experiment, size),
+            "callbacks off": partial(with_hooks, False, experiment, size),
+        }
+        tables.append(in_turns(f"{experiment}/{size}", "steps/s", systems, range(repeats + 1)))
+    return pd.concat(tables)
+
+
+def adapters(size: Size, seed: int) -> Turn:
+    """Train LoRA adapters with the group losses, then evaluate the checkpoint."""
+    flags = ["--data.groups_per_class=4", "--data.qa_batch_size=16", "--backbone.lora_rank=8"]
     if torch.cuda.is_available():
         flags.append("--trainer.precision=bf16-true")
     with tempfile.TemporaryDirectory() as root:
-        clock = fit(root, SHAPES["decoder"][size], seed, *flags)
-    return timed(steps, float(clock.tokens), clock.seconds)
+        turn, trainer = short_fit(root, "lei_few_shot", "decoder", size, seed, *flags)
+        checkpoint = f"{trainer.log_dir}/checkpoints/last.ckpt"
+        began = time.perf_counter()
+        interventune.evaluate("bias", checkpoint=[checkpoint], data=["stories:heldout"], limit=60)
+        rate = 180 / (time.perf_counter() - began)
+    turn.notes["groups evaluated/s, with loading"] = rate
+    return turn
 
 
 def decoder(size: Size, *, repeats: int) -> pd.DataFrame:
@@ -154,7 +207,7 @@ def ours(job: Job) -> Turn:
     layers.
     """
     with tempfile.TemporaryDirectory() as root:
-        clock = fit(
+        clock, _ = fit(
             root,
             job.shape,
             job.seed,
