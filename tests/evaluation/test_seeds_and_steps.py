@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.answering.sources import Model, named_models
+from interventune.evaluation.answering.sources import Model, by_label, named_models
 from interventune.evaluation.protocol import estimate, mean, share
 from interventune.evaluation.results import NUMBERS
 from tests.evaluation.cells import Cells
@@ -115,6 +115,7 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (tmp_path / f"c/checkpoint-{step}").mkdir(parents=True)
     (tmp_path / "c/checkpoint-5/trainer_state.json").touch()  # 10 is being written
     best = "a/seed_{}/checkpoints/best.ckpt"
+    Path("link.ckpt").symlink_to(best.format(2))
     seeds = [Model("x", best.format(seed), best.format(seed)) for seed in (2, 10)]
     assert named_models(["x=a/seed_*/checkpoints/best.ckpt"]) == seeds
     assert named_models([f"x={best.format(2)},{best.format(10)}"]) == seeds
@@ -134,9 +135,17 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ("x=no/*.ckpt", "no/"),
         ("x=b,b/checkpoints/best.ckpt", "mixes"),
         ("x=b,b", "twice"),
+        ("x=a/seed_2,a/../a/seed_2,a/seed_10", "twice"),
+        (f"x={best.format(2)},hf:{best.format(2)}", "twice"),
+        (f"x={best.format(2)},", "matches ''"),
+        ("x=a/*/checkpoints/best.ckpt,link.ckpt", "twice"),
     ):
         with pytest.raises(ValueError, match=word):
             named_models([mistake])
+    both = named_models(
+        [f"x={best.format(2)},{best.format(10)}", f"y={best.format(2)},b/checkpoints/best.ckpt"]
+    )
+    assert [*by_label(both).values()] == both
 
 
 def test_one_unit_has_the_interval_of_its_seeds() -> None:
