@@ -23,6 +23,7 @@ Fault = Literal[
     "two begin tokens",
     "HTTP 500 with echo",
     "-9999",
+    "nonsense",
     "another order",
     "slow",
     "closes connections",
@@ -97,6 +98,8 @@ def spoil(fault: Fault, choices: list[dict[str, Any]]) -> None:
             }
         if fault == "order-dependent":
             echo["token_logprobs"] = [None, *(value - 0.3 * place for value in values[1:])]
+        if fault == "nonsense":
+            echo["token_logprobs"] = [None, *("x" for _ in values[1:])]
         if fault == "-9999":
             echo["token_logprobs"] = [None, *(-9999.0 for _ in values[1:])]
     if fault == "another order":
