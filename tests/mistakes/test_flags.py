@@ -37,6 +37,7 @@ MISTAKES = [
     ("bias", "--checkpoint openai:gpt", "openai:gpt"),
     ("bias", "--data {given}/squad.json", "squad.json"),
     ("bias", "--batch-size 0", "--batch-size"),
+    ("bias", "--limit 100000000000000000000", "--limit"),
     ("bias", "--device cuda:99", "cuda:99"),
     ("faithfulness", "--data {given}/coqa.json --variants os", "bert.ckpt"),
     ("faithfulness", "--predictions {given}/small_run.yaml", "ends in .jsonl"),
