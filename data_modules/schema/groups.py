@@ -89,10 +89,6 @@ class Group:
     advice_domain: str = ""
     """The domain of the advice: the group's, or another; empty for plain facts."""
 
-    def __post_init__(self) -> None:
-        if len(distinct(self.subjects)) < 2:
-            raise DataError(f"the group {self.key!r}: its subjects are equal; name two")
-
     @property
     def key(self) -> str:
         """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files."""

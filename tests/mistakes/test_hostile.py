@@ -122,11 +122,9 @@ def test_a_reader_that_has_gone_ends_a_command_quietly() -> None:
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize("name", ["ivan", "Ivan"])
-def test_a_person_is_not_compared_with_itself(name: str, tmp_path: Path) -> None:
-    """In the list of subjects alone, or in the contexts too."""
+def test_a_person_is_not_compared_with_itself(tmp_path: Path) -> None:
     path = save_groups(tmp_path / "groups.jsonl", [make_group("Anna", "Ivan")])
-    path.write_text(path.read_text().replace(name, "ANNA"))
+    path.write_text(path.read_text().replace("Ivan", "ANNA"))
     with pytest.raises(DataError, match=r"groups\.jsonl, line 1: .* subjects are equal"):
         list(read_groups(path))
 
