@@ -185,9 +185,11 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
 class Bar(TQDMProgressBar):
     """Lightning's bar without the end of the version's name."""
 
-    def get_metrics(self, *args: Any) -> dict[str, Any]:
+    def get_metrics(self, trainer: Any, pl_module: Any) -> dict[str, Any]:
         """Return the values that the bar shows."""
-        return {name: x for name, x in super().get_metrics(*args).items() if name != "v_num"}
+        shown = super().get_metrics(trainer, pl_module)
+        shown.pop("v_num", None)
+        return shown
 
 
 def refuse_unsaved(checkpoint: Any, trainer: Trainer) -> None:

@@ -118,6 +118,7 @@ def test_what_no_prompt_survives_ends_the_run_and_the_key_never_shows(
     [
         ("gpt", "", "OPENAI_API_KEY"),
         ("m@localhost:8000/v1", KEY, "base URL"),
+        ("m@http://me:pass@localhost:x/v1", KEY, "base URL"),
         ("m@http://me:pass@host/v1", KEY, "password"),
         ("m@http://host/v1?api-key=1", KEY, "query"),
     ],
