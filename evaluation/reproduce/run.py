@@ -179,7 +179,7 @@ def run(
     inputs = {plan.values[key]: one.where for key, one in recipe.settings.items()}
     missing = {*filter(None, () if tiny else map(lacking, inputs, inputs.values()))}
     if missing:
-        raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
+        raise ValueError(f"--data {data}, or the Hub, lacks: {'; '.join(sorted(missing))}")
     report = home / "report"
     with claimed(report, overwrite=True):
         files = [file for file, where in inputs.items() if where]

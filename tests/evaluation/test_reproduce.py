@@ -7,15 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from interventune.evaluation.reproduce.run import (
-    RECIPES,
-    Recipe,
-    call_step,
-    compare,
-    lacking,
-    our_numbers,
-    run,
-)
+from interventune.evaluation.reproduce import run as reproduce
+from interventune.evaluation.reproduce.run import RECIPES, Recipe, compare, our_numbers, run
 from interventune.storage.documents import load_yaml
 from tests.understood import understood
 
@@ -25,7 +18,6 @@ TRIED = (
     *("lei_released_scores", "lei_sizes", "sf_coqa", "sf_negation", "sf_statistics"),
 )
 """Recipes that are run."""
-RUN = "interventune.evaluation.reproduce.run"
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -72,7 +64,8 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(
 def test_released_scores_give_the_authors_numbers(
     shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"{RUN}.call_step", lambda *command, here: call_step(*command, here=True))
+    call = reproduce.call_step
+    monkeypatch.setattr(reproduce, "call_step", lambda *words, here: call(*words, here=True))
     run("lei_released_scores", data=shared / "data" / "lei", work=tmp_path)
     gaps = compared(tmp_path).loc["difference", "value"].astype(float)
     assert len(gaps) == 18
@@ -148,7 +141,7 @@ class Steps:
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.chdir(tmp_path)
     steps = Steps(tmp_path)
-    monkeypatch.setattr(f"{RUN}.call_step", steps)
+    monkeypatch.setattr(reproduce, "call_step", steps)
     monkeypatch.setattr("interventune.models.adapters.read_config", str)  # no Hub
     return steps
 
@@ -228,8 +221,8 @@ def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) 
 @pytest.mark.parametrize("name", ["hub:no/data:train", "hf:no/model@a1", "minilm", "openai:x"])
 def test_what_the_hub_lacks_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    assert re.search("no/|sentence-transformers/|OPENAI_API_KEY", lacking(name, ""))
-    assert not lacking("own", "")
+    assert re.search("no/|sentence-transformers/|OPENAI_API_KEY", reproduce.lacking(name, ""))
+    assert not reproduce.lacking("own", "")
 
 
 def test_several_files_give_their_mean(tmp_path: Path) -> None:
