@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 from interventune.storage.documents import DataError, StrPath, load_yaml, refuse
 
 from .schema.groups import Group, ScoredGroup
-from .schema.questions import ChoiceQuestion, QAExample
+from .schema.questions import ChoiceQuestion, QAExample, distinct
 from .tables import Rows, opened
 
 logger = logging.getLogger(__name__)
@@ -151,7 +151,14 @@ def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     """
     path, labels = split_labels(str(source))
     options = {"labels": labels} if labels else {}
-    return list(_read(path, "choices", **options))
+    questions = list(_read(path, "choices", **options))
+    equal = [x.id for x in questions if len(distinct(x.choices)) < len(x.choices)]
+    if equal:
+        logger.warning(
+            f"warning: {source}: of {len(equal)} questions two choices are equal, first of "
+            f"{equal[0]}; delete them"
+        )
+    return questions
 
 
 def _read(source: StrPath, kind: Kind, **options: Any) -> Iterator[Any]:

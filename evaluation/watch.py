@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
+from typing_extensions import TypedDict
 
 from interventune.storage.command_line import Count, Parser, call
 from interventune.storage.documents import load_json, write_text
@@ -61,8 +62,11 @@ def parsed(argv: Sequence[str]) -> tuple[Options, Namespace, list[str]]:
     at = [*argv, "--"].index("--")
     arguments = parser.parse_args(argv[:at])
     command = [*argv[at + 1 :]]
-    if "--checkpoint" in command or not command:
-        raise ValueError("write --, and an evaluation without --checkpoint, after the runs")
+    words = [word.partition("=")[0] for word in command]
+    if "--checkpoint" in words or "--output" not in words:
+        raise ValueError(
+            "write --, and an evaluation with --output and without --checkpoint, after the runs"
+        )
     flags = build_parser(command).parse_args([*command, "--checkpoint", *arguments.runs])
     return call(Options, vars(arguments)), flags, command
 
@@ -86,8 +90,10 @@ class Watch:
             self.rows.mkdir(parents=True, exist_ok=True)
 
     def run(self, options: Options) -> None:
-        """Evaluate all checkpoints until the runs have ended."""
+        """Evaluate all checkpoints until the runs have ended. ValueError: they have none."""
         shown = list[Model]()
+        if not self.models():
+            print(f"no checkpoints yet: {', '.join(self.runs)}", flush=True)
         while True:
             ended = all(map(has_ended, {run_of(model.path) for model in named_models(self.runs)}))
             models = self.models()
@@ -103,6 +109,8 @@ class Watch:
                 print(f"{len(done)} checkpoints: {evaluation.headline}", flush=True)
                 shown = done
             elif ended and done == models:
+                if not done:
+                    raise ValueError("the runs have no checkpoints; set run.keep_every_n_steps")
                 return
             else:
                 time.sleep(options.every)
@@ -112,7 +120,7 @@ class Watch:
         models = [model for model in named_models(self.runs) if model.step is not None]
         known = self.rows / "models.json"
         with FileLock(self.rows / "models.lock"):
-            before = [Model(*model) for model in load_json(known)] if known.exists() else []
+            before = load_json(known, list[Model]) if known.exists() else []
             gone = [
                 model
                 for model in before
@@ -147,6 +155,13 @@ class Watch:
         return None
 
 
+class State(TypedDict):
+    """How far transformers' Trainer has come, in steps."""
+
+    global_step: int
+    max_steps: int
+
+
 def has_ended(run: str) -> bool:
     """Whether a run has written its last checkpoint."""
     folder = Path(run)
@@ -154,7 +169,8 @@ def has_ended(run: str) -> bool:
     last = folder / "checkpoints" / "last.ckpt"
     if last.exists():
         return metrics.exists() and metrics.stat().st_mtime >= last.stat().st_mtime
-    states = [load_json(Path(path) / "trainer_state.json") for path in checkpoints_of(run)[-1:]]
+    files = [Path(path) / "trainer_state.json" for path in checkpoints_of(run)[-1:]]
+    states = [load_json(file, State) for file in files]
     return any(state["global_step"] >= state["max_steps"] for state in states)
 
 

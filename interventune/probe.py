@@ -21,6 +21,7 @@ from typing import Any, get_args
 import pandas as pd
 import pytorch_lightning as pl
 import torch
+from pydantic import FiniteFloat
 from torch.distributed.fsdp import FullyShardedDataParallel
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
@@ -32,6 +33,7 @@ from .evaluation.answering.interface import Asking, named_sources
 from .evaluation.answering.lending import lent
 from .evaluation.answering.work import Processes, current
 from .probe_sources import NOW, START, Groups, Measure, Questions, Snapshot
+from .storage.command_line import CountOrZero
 from .storage.documents import DataError, atomic, check, read_archive
 from .storage.finished_work import work_key
 from .training.strategies import whole
@@ -84,6 +86,7 @@ class Probe:
         score: Mapping[str, float] | None = None,
         **asking: Any,
     ) -> None:
+        limit = check(limit, CountOrZero, "limit")
         chosen = {*check([*(measures or get_args(Measure))], list[Measure], "measures")}
         self.sources = list[Groups | Questions]()
         offered = set[Measure]()
@@ -96,7 +99,7 @@ class Probe:
         if measures and (lacking := sorted(chosen - offered)):
             needed = "groups" if lacking[0] == "bias" else "questions about texts"
             raise DataError(f"measures: {lacking[0]} needs a source with {needed}")
-        self.score = dict(score or {})
+        self.score = check(dict(score or {}), dict[str, FiniteFloat], "score")
         self.asking = Asking(**asking)
         self.start = list[Snapshot]()
         content = [part.content for part in self.sources]

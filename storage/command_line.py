@@ -25,11 +25,12 @@ from types import NoneType
 from typing import Annotated, Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge as AtLeast
+from annotated_types import Le as AtMost
 from docstring_parser.google import parse as parse_docstring
 
 Command = Callable[..., Any]
-Count = Annotated[int, AtLeast(1)]
-CountOrZero = Annotated[int, AtLeast(0)]
+Count = Annotated[int, AtLeast(1), AtMost(10**9)]
+CountOrZero = Annotated[int, AtLeast(0), AtMost(10**9)]
 
 
 class Input(str):

@@ -176,10 +176,20 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
     if options["enable_progress_bar"] is not False and not has_bar:
         # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
         # written.
-        callbacks.append(TQDMProgressBar(refresh_rate=options["log_every_n_steps"] or 10))
+        callbacks.append(Bar(refresh_rate=options["log_every_n_steps"] or 10))
     # Last, so that last.ckpt includes the choice of ModelCheckpoint.
     options["callbacks"] = [*callbacks, parts.checkpoint, record, LastCheckpoint(run)]
     return Trainer(**options)
+
+
+class Bar(TQDMProgressBar):
+    """Lightning's bar without the end of the version's name."""
+
+    def get_metrics(self, trainer: Any, pl_module: Any) -> dict[str, Any]:
+        """Return the values that the bar shows."""
+        shown = super().get_metrics(trainer, pl_module)
+        shown.pop("v_num", None)
+        return shown
 
 
 def refuse_unsaved(checkpoint: Any, trainer: Trainer) -> None:

@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Annotated, Literal
 from urllib.parse import parse_qsl
 from zlib import crc32
 
 import numpy as np
+from annotated_types import Le
 from pydantic import BaseModel, PositiveInt, with_config
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Advice, AdviceClass, Group
@@ -59,7 +60,7 @@ class DomainSet:
     """Selection of groups; None means no limit."""
 
     split: Split | None = None  # split of the domains
-    groups: PositiveInt = 3072  # spread evenly over classes, then over domains
+    groups: Annotated[PositiveInt, Le(10**5)] = 3072  # even over classes, then domains
     number: PositiveInt | None = None  # number of domains
     classes: list[AdviceClass] | None = None
     wordings: PositiveInt | None = None  # limit per kind of sentence, spread over its forms

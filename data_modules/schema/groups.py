@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.storage.documents import Rows, StrPath, check, load_json
+from interventune.storage.documents import DataError, Rows, StrPath, check, load_json
 
-from .questions import Span, asked
+from .questions import Span, asked, distinct
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ class UnderspecifiedQuestion:
     def __post_init__(self) -> None:
         for span in self.candidates:
             span.check(self.context, self.question)
+        if len(distinct(span.text for span in self.candidates)) < 2:
+            raise DataError(f"question {self.question!r}: its subjects are equal; name two")
 
     query = property(asked)
 

@@ -118,6 +118,11 @@ class Span:
 Spans = tuple[Span, ...]
 
 
+def distinct(texts: Iterable[str]) -> set[str]:
+    """Return the texts without differences of case and white space."""
+    return {" ".join(text.split()).casefold() for text in texts}
+
+
 def asked(record: Any) -> str:
     """The question of a record, preceded by its advice."""
     return f"{record.advice} {record.question}" if record.advice else record.question

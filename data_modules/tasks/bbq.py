@@ -14,7 +14,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, Field, StrictInt
 
-from interventune.data_modules.schema.questions import ChoiceQuestion, Span, Texts
+from interventune.data_modules.schema.questions import ChoiceQuestion, Span, Texts, distinct
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import DataError, StrPath, check
 
@@ -172,7 +172,7 @@ def read_bbq(
         for where, value in islice(labelled_rows(source), limit or None):
             row = check(value, _Row, where)
             key = (*row.key, row.context_condition)
-            if key in seen or len({row.ans0, row.ans1, row.ans2}) < 3:
+            if key in seen or len(distinct((row.ans0, row.ans1, row.ans2))) < 3:
                 raise DataError(f"{where}: two choices are equal, or it was read before; delete it")
             seen.add(key)
             if (count := row.groups.count("unknown")) != 1:

@@ -8,6 +8,7 @@ are its steps.
 """
 
 import glob
+import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -46,23 +47,25 @@ def named_models(arguments: Sequence[str | Model]) -> list[Model]:
     sources = [one for one in arguments if not isinstance(one, Model)]
     for name, source in named_sources(sources, "--checkpoint").items():
         found = [*expanded(source)]
+        files = [os.path.realpath(path.removeprefix("hf:")) for *_, path in found]
+        if twice := [file for file in files if files.count(file) > 1]:
+            raise ValueError(f"--checkpoint {name}: names {twice[0]} twice; leave one out")
         runs = {run for run, *_ in found}
         along = len(runs) < len(found) or Path(source.removeprefix("hf:")).is_dir()
         for run, step, path in sorted(found, key=lambda one: one[1] or 0):
             if along and step is None and len(found) > 1:
                 raise ValueError(f"--checkpoint {name}: mixes the steps of runs with {path}")
             models.append(Model(name, path, run if len(runs) > 1 else "", step if along else None))
-    if twice := [model for model in models if models.count(model) > 1]:
-        raise ValueError(
-            f"--checkpoint {twice[0].name}: names {twice[0].path} twice; leave one out"
-        )
     return models
 
 
 def by_label(models: Sequence[Model]) -> dict[str, Model]:
-    """Return the models by name, or by path where there are several of the name."""
+    """Return the models by name, or by NAME=PATH where there are several of the name."""
     names = [model.name for model in models]
-    return {model.path if names.count(model.name) > 1 else model.name: model for model in models}
+    return {
+        f"{name}={model.path}" if names.count(name) > 1 else name: model
+        for name, model in zip(names, models, strict=True)
+    }
 
 
 def expanded(source: str) -> Iterator[tuple[str, int | None, str]]:
@@ -70,11 +73,11 @@ def expanded(source: str) -> Iterator[tuple[str, int | None, str]]:
     for path in [source] if Path(source).exists() else source.split(","):
         local = path.removeprefix("hf:")
         kind = path.removesuffix(local)
-        matches = [local]
+        matches = [local] if local else []
         if glob.has_magic(local) and not local.startswith("openai:"):
             matches = sorted(glob.glob(local), key=by_number)
-            if not matches:
-                raise ValueError(f"--checkpoint: no file or folder matches {local}")
+        if not matches:
+            raise ValueError(f"--checkpoint {source}: no file or folder matches {local!r}")
         for match in matches:
             for one in checkpoints_of(match) or [match]:
                 yield run_of(one), step_of(one), kind + one

@@ -115,8 +115,7 @@ def once(path: str, make: Callable[[], tuple[Any, list[Any]]]) -> tuple[Any, lis
     file = rows_file(folder, path)
     if not file.exists():
         write_text(file, json.dumps(plain_json(make())))
-    identity, rows = load_json(file)
-    return identity, rows
+    return load_json(file, tuple[Any, list[Any]])
 
 
 def rows_file(folder: Path, path: str) -> Path:

@@ -1,7 +1,4 @@
-"""Reproduces a table or figure of a paper: runs its commands, then compares our numbers with the
-paper's.
-
-interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
+"""Reproduces a paper's table or figure: runs its commands, then compares our numbers with theirs.
 
 Each recipe is a file of configs/reproduce/ with settings, commands and printed numbers:
 
@@ -10,43 +7,40 @@ paper: Chaturvedi et al. 2023, Table 4
 source: paper       # whose numbers are printed: the paper, its authors' script, or our earlier run
 match: exact        # or simplified, or variant (run.py defines them), for a reason given in `notes`
 settings:           # {backbone} in a command: the paper's value, --tiny's, or --use backbone=VALUE
-  backbone: {paper: roberta_large, tiny: tiny_bert}
-  dev:              # with `where`, a file below --data
-    paper: coqa-dev-v1.0.json
-    where: stanfordnlp.github.io/coqa
-    tiny: stories:conversation_dev
-steps:              # as after `python -m interventune.`; {runs} is the folder of this reproduction,
-                    # {configs} that of the shipped ones
+  backbone: {paper: roberta_large, tiny: tiny_bert}  # with `where`, a file below --data:
+  dev: {paper: coqa-dev-v1.0.json, where: stanfordnlp.github.io/coqa, tiny: stories:...}
+steps:              # as after `python -m interventune.`, in {runs}; {configs}: the shipped ones
   - command: training fit -c coqa_ot -c {backbone} --run.root={runs} --run.name=ot ...
     tiny: --trainer.max_steps=2       # added with --tiny (`only: tiny`: a step of --tiny alone)
   - command: evaluation faithfulness --checkpoint ot={runs}/ot/0/... --output {runs}/table
     writes: table/results.csv         # of the files below: where it exists, the step is finished
 printed:            # what the paper prints, and the file that holds ours
-  - results: table/results.csv        # or a selection.csv of `interventune select`; several: their
-                                      # mean, without an interval
+  - results: table/results.csv        # or a selection.csv; of several files, the mean
     by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
     measures: [f1, em, unknown]       # or f1_std: the standard deviation over seeds
     percent: true                     # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]  # null, or a shorter row: it prints none
-                                      # no `rows`: it prints nothing; all our cells are shown
-                                      # with other settings: only if these are in a row
+                                      # for other settings; without `rows`, all our cells are shown
 notes: Why `match`, and what to know before comparing the numbers.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import chain, takewhile
+from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import BaseModel
 
+from interventune.data_modules.tables import opened
+from interventune.evaluation.answering.interface import named_sources
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
 from interventune.evaluation.shown.views import View, cells_of, print_table
@@ -100,9 +94,7 @@ class Plan(NamedTuple):
     values: dict[str, str]
     """Of every placeholder."""
     changed: dict[str, str]
-    """How the run differs from that of the printed numbers, as NAME=VALUE by name, or --tiny; a
-    file differs by its name.
-    """
+    """What differs from the run of the printed numbers: NAME=VALUE by name, or --tiny."""
     commands: list[tuple[list[str], str]]
     """Module and arguments of every step, and the file that it writes."""
 
@@ -118,11 +110,6 @@ class Recipe(Strict):
     printed: list[Printed]
     settings: dict[str, Setting] = {}
     notes: str
-
-    @property
-    def has_tiny(self) -> bool:
-        """Whether each file has an embedded source."""
-        return all(setting.tiny or not setting.where for setting in self.settings.values())
 
     def plan(self, data: Path, chosen: Mapping[str, str], home: Path, *, tiny: bool) -> Plan:
         """Replace all placeholders: by the user's values, else the paper's or, with `tiny`, those
@@ -159,26 +146,23 @@ def run(
     use: list[Annotated[str, "NAME=VALUE"]] | None = None,
     work: Path | None = None,
     tiny: bool = False,
-    overwrite: bool = False,
 ) -> None:
-    """Compute a table or figure of a paper and compare it with the paper's numbers. The same
-    command resumes after the last finished step. Without NAME, list all tables and figures.
+    """Compute a paper's table or figure and compare the numbers; without NAME, list all. The same
+    command resumes after the last finished step; to begin again, delete the folder.
 
-    Example: interventune reproduce sf_coqa --tiny
+    Example: interventune reproduce lei_sizes --data FOLDER --use backbone=minilm start=mine.ckpt
 
     Args:
         name: name of a file in configs/reproduce, or the path of one.
         data: folder of the data files. An error says which are missing and where to get them.
-        use: other values for settings or files, such as backbone=bert_base. The report has the
-            numbers that are printed for them, if any.
+        use: other values for settings or files, such as backbone=bert_base.
         work: folder for runs and the report (default: runs/reproduce/NAME, with --tiny NAME-tiny).
         tiny: run the same commands with tiny models on built-in data, to see that they work.
-        overwrite: run finished steps again; runs are trained anew.
     """
     if not name:
         for name, path in RECIPES.items():
             recipe = load_yaml(path, Recipe)
-            about = f"{recipe.title} ({recipe.paper}{'' if recipe.has_tiny else '; no --tiny'})"
+            about = f"{recipe.title} ({recipe.paper})"
             print(f"{name:{max(map(len, RECIPES))}}  {recipe.match:10}  {about}")
         print(LEGEND)
         return
@@ -186,26 +170,20 @@ def run(
     if not path.is_file():
         raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(RECIPES)}")
     recipe = load_yaml(path, Recipe)
-    if tiny and not recipe.has_tiny:
-        raise ValueError(f"reproduce {name} has no --tiny: no embedded data can replace its files")
+    chosen = named_sources(use or [], "--use")
     if wrong := [text for text in use or [] if "=" not in text]:
         raise ValueError(f"--use {wrong[0]}: write NAME=VALUE")
-    chosen = dict(text.split("=", 1) for text in use or [])
-    home = (
-        work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
-    ).absolute()
+    home = work or Path("runs", "reproduce", f"{path.stem}-tiny" if tiny else path.stem)
+    home = home.absolute()
     plan = recipe.plan(data.absolute(), chosen, home, tiny=tiny)
-    files = {plan.values[key]: one.where for key, one in recipe.settings.items() if one.where}
-    missing = [
-        f"{file} does not exist; get it from {where}"
-        for file, where in files.items()
-        if not tiny and ":" not in file and not Path(file).exists()
-    ]
+    inputs = {plan.values[key]: one.where for key, one in recipe.settings.items()}
+    missing = {*filter(None, () if tiny else map(lacking, inputs, inputs.values()))}
     if missing:
-        raise ValueError(f"--data {data}: {'; '.join(sorted(missing))}")
+        raise ValueError(f"--data {data}, or the Hub, lacks: {'; '.join(sorted(missing))}")
     report = home / "report"
     with claimed(report, overwrite=True):
-        run_steps(plan.commands, home, [*files], overwrite=overwrite)
+        files = [file for file, where in inputs.items() if where]
+        run_steps(plan, home, files)
         evaluation = compare(recipe, plan, home)
         write_report(evaluation, report, command=["reproduce", name])
     for table in evaluation.tables():
@@ -213,12 +191,36 @@ def run(
     print(*evaluation.notes, f"report: {report / 'report.md'}", evaluation.headline, sep="\n")
 
 
-def run_steps(
-    commands: Sequence[tuple[list[str], str]], home: Path, files: Sequence[str], *, overwrite: bool
-) -> None:
+def lacking(value: str, where: str) -> str:
+    """Return what a file (from `where`), dataset or model lacks; empty if it can be read."""
+    backbone = FOLDER.parent / "backbones" / f"{value}.yaml"
+    if backbone.exists():
+        value = load_yaml(backbone, dict)["backbone"]["checkpoint"]
+    if Path(value).exists():
+        return ""
+    if where and ":" not in value:
+        return f"{value} does not exist; get it from {where}"
+    from interventune.models.adapters import read_config  # with torch, which takes seconds
+    from interventune.models.language.endpoint import ChatModel
+
+    model = re.fullmatch(r"(?:hf:)?([\w.-]+/[\w.-]+)(?:@\w+)?", value)
+    try:
+        if value.startswith("hub:"):
+            opened(value)
+        elif value.startswith("openai:"):
+            ChatModel(value.removeprefix("openai:"))
+        elif model:
+            read_config(model[1])
+        return ""
+    except ValueError as error:
+        return str(error)
+
+
+def run_steps(plan: Plan, home: Path, files: Sequence[str]) -> None:
     """Run the commands in order, starting after the last one whose file exists. ValueError if a
     command fails, or if `home` holds the results of other commands, or of other content of `files`.
     """
+    commands = plan.commands
     record = home / "commands.sh"
     lines = [f"python -m interventune.{shlex.join(command)}" for command, _ in commands]
     digests = [f"# {file}: {digest}" for file in files if (digest := source_digest(file))]
@@ -226,23 +228,22 @@ def run_steps(
     finished = [i for i, (_, file) in enumerate(commands, 1) if file and (home / file).exists()]
     ours = record.exists() and record.read_text(encoding="utf-8") == text
     if not ours and (finished or record.exists()):
-        raise ValueError(
-            f"{home} holds the results of other commands or data; choose another --work"
-        )
-    for word in chain.from_iterable(command for command, _ in commands):
-        if overwrite and word.startswith("--run.name="):
-            folder = (home / word.removeprefix("--run.name=")).resolve()
-            if home.resolve() in folder.parents:  # a finished run would resume at its end
-                shutil.rmtree(folder, ignore_errors=True)
+        raise ValueError(f"{home} has results of other commands or data; choose another --work")
     write_text(record, text)
     for i, (command, _) in enumerate(commands, 1):
-        if overwrite or i > max(finished, default=0):
+        if i > max(finished, default=0):
             shown = takewhile(lambda word: not word.startswith("--"), command)
             print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
-            room, *arguments = command
-            words = [sys.executable, "-P", "-m", f"interventune.{room}", *arguments]
-            if code := subprocess.call(words):
+            if code := call_step(*command, here="tiny" in plan.changed):
                 raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
+
+
+def call_step(room: str, *arguments: str, here: bool) -> int:
+    """Run one command in a process of its own or, to save seconds, `here`; return its exit code."""
+    if here:
+        code: int = import_module(f"interventune.{room}.__main__").main([*arguments])
+        return code
+    return subprocess.call([sys.executable, "-P", "-m", f"interventune.{room}", *arguments])
 
 
 def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:

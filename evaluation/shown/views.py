@@ -184,7 +184,7 @@ def latex_table(table: Table) -> str:
     columns = "l" * table.lead + "r" * (len(table.header) - table.lead)
     frame = pd.DataFrame(table.rows, columns=table.header, dtype=object)
     text = " ".join(filter(None, (f"{table.title}.", table.caption)))
-    caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", text)
+    caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", re.sub(r"[\\^~]", "", text))
     return frame.to_latex(index=False, escape=True, column_format=columns, caption=caption)
 
 

@@ -259,7 +259,11 @@ def model_and_url(spec: str) -> tuple[str, str]:
     """
     model, *urls = re.split(r"@(?=\w+://|[\w.-]+:\d)", spec, maxsplit=1)
     url = ("".join(urls) or os.environ.get("OPENAI_BASE_URL", "") or OPENAI_URL).rstrip("/")
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:  # whose text may hold a part of a password
+        raise ValueError("openai:MODEL@BASE_URL: the base URL is no http://HOST:PORT/v1") from None
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ValueError(
             "a base URL carries no user, password or query; put the key into OPENAI_API_KEY"

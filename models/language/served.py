@@ -114,11 +114,11 @@ class ServedModel(Endpoint, TokenModel):
     def limit(self) -> int | None:  # type: ignore[override]
         """The number of positions of the model, if the server tells (vLLM, SGLang)."""
         try:
-            cards = list(self.client.models.list())
-        except openai.OpenAIError:  # the first question will say why
+            cards = [card for card in self.client.models.list() if card.id == self.model]
+        except (openai.OpenAIError, AttributeError, TypeError):  # the first question will say why
             return None
-        names = {card.id: getattr(card, "max_model_len", None) for card in cards}
-        return names.get(self.model)
+        limits = [getattr(card, "max_model_len", None) for card in cards]
+        return next((limit for limit in limits if isinstance(limit, int)), None)
 
     @cached_property
     def _tested(self) -> bool:
@@ -133,14 +133,17 @@ class ServedModel(Endpoint, TokenModel):
         rows = [[*prompt, *text] for prompt, text in zip(before, after, strict=True)]
         found: list[list[float]] = [[] for _ in rows]
         for order in ([0], [1], [2], [0, 1, 2], [2, 1, 0]):
-            echoes = self._send([rows[i] for i in order], list, **ECHO)
-            if echoes == REFUSED and len(order) > 1:  # one prompt a request
+
+            def keep(choices: list[Any], order: list[int] = order) -> None:
+                for i, choice in zip(order, choices, strict=True):
+                    self._require_echo(rows[i], choice.logprobs)
+                    found[i].append(log_probability(choice, before[i], after[i]))
+
+            failure = self._send([rows[i] for i in order], keep, **ECHO)
+            if failure == REFUSED and len(order) > 1:  # one prompt a request
                 continue
-            if isinstance(echoes, TextFailure):
-                self._refuse(f"cannot echo log-probabilities ({echoes})", VLLM)
-            for i, choice in zip(order, echoes, strict=True):
-                self._require_echo(rows[i], choice.logprobs)
-                found[i].append(log_probability(choice, before[i], after[i]))
+            if failure:
+                self._refuse(f"cannot echo log-probabilities ({failure})", VLLM)
         if any(max(values) - min(values) > TOLERANCE for values in found):
             self._refuse(
                 "gives a text other log-probabilities in another order of prompts",

@@ -321,3 +321,8 @@ def test_bbqs_target_follows_its_condition(tmp_path: Path) -> None:
     conditions = [{}, {"context_condition": "ambig"}, {"context_condition": "disambig"}]
     path = save_lines(tmp_path / "rows", [BBQ | more for more in conditions])
     assert [question.target for question in read_choices(path)] == ["label", "unknown", "label"]
+
+
+def test_equal_choices_bring_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read_choices(saved(tmp_path, [{"id": "a", "prompt": "p", "choices": ["x", " X"], "label": 0}]))
+    assert "of 1 questions two choices are equal" in caplog.text

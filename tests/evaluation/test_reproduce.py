@@ -1,14 +1,14 @@
 """`reproduce`: its recipes are valid and run; it resumes; our numbers are compared with theirs."""
 
+import re
 import subprocess
-from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from unittest.mock import Mock
 
 import pandas as pd
 import pytest
 
+from interventune.evaluation.reproduce import run as reproduce
 from interventune.evaluation.reproduce.run import RECIPES, Recipe, compare, our_numbers, run
 from interventune.storage.documents import load_yaml
 from interventune.training.sweep import select, study
@@ -17,7 +17,7 @@ from tests.understood import understood
 ROOT = Path(__file__).resolve().parents[2]
 TRIED = (
     *("confusion_unifiedqa", "consistency_methods", "demo_lei"),
-    *("lei_sizes", "sf_coqa", "sf_negation", "sf_statistics"),
+    *("lei_released_scores", "lei_sizes", "sf_coqa", "sf_negation", "sf_statistics"),
 )
 """Recipes that are run."""
 
@@ -26,7 +26,7 @@ TRIED = (
 def test_commands_of_recipes(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     recipe = load_yaml(RECIPES[name], Recipe)
-    for tiny in {False, recipe.has_tiny and name not in TRIED}:
+    for tiny in {False, name not in TRIED}:
         commands = recipe.plan(Path("data"), {}, tmp_path, tiny=tiny).commands
         for command, _ in commands:
             understood(command)
@@ -40,21 +40,18 @@ def test_commands_of_recipes(name: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.fixture
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps without the seconds that a new process takes to import torch."""
+def trials_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trials of sweeps without the seconds that a new process takes to import torch."""
 
-    def call(command: Sequence[str]) -> int:
+    def call(command: list[str]) -> int:
         _, _, _, room, *arguments = command
-        code: int = import_module(f"{room}.__main__").main(arguments)
-        return code
+        return reproduce.call_step(room.removeprefix("interventune."), *arguments, here=True)
 
     processes = Mock()  # with an id above those of all processes
     processes.Popen = lambda command, **_: Mock(wait=lambda: call(command), pid=2**22)
     processes.run = lambda command, **_: Mock(returncode=call(command))
-    monkeypatch.chdir(ROOT)
-    monkeypatch.setattr(subprocess, "call", call)
-    monkeypatch.setattr(study, "subprocess", processes)
-    monkeypatch.setattr(select, "subprocess", processes)
+    for module in (study, select):
+        monkeypatch.setattr(module, "subprocess", processes)
 
 
 def compared(work: Path) -> pd.DataFrame:
@@ -62,9 +59,13 @@ def compared(work: Path) -> pd.DataFrame:
     return pd.read_csv(work / "report" / "results.csv", keep_default_na=False).set_index("source")
 
 
-@pytest.mark.usefixtures("in_process")
+@pytest.mark.usefixtures("trials_in_process")
 @pytest.mark.parametrize("name", TRIED)
-def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path) -> None:
+def test_recipe_runs_with_tiny_models_on_embedded_data(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    monkeypatch.delattr(subprocess, "call")  # whose imports would take most of the time
     run(name, tiny=True, work=tmp_path)
     frame = compared(tmp_path)
     assert set(frame.index) == {"ours"}, "no number to compare tiny models with"
@@ -78,8 +79,11 @@ def test_recipe_runs_with_tiny_models_on_embedded_data(name: str, tmp_path: Path
     assert sources["ours"] == len(frame)
 
 
-@pytest.mark.usefixtures("in_process")
-def test_released_scores_give_the_authors_numbers(shared: Path, tmp_path: Path) -> None:
+def test_released_scores_give_the_authors_numbers(
+    shared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = reproduce.call_step
+    monkeypatch.setattr(reproduce, "call_step", lambda *words, here: call(*words, here=True))
     run("lei_released_scores", data=shared / "data" / "lei", work=tmp_path)
     gaps = compared(tmp_path).loc["difference", "value"].astype(float)
     assert len(gaps) == 18
@@ -136,9 +140,7 @@ class Steps:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("{}")
 
-    def __call__(self, command: Sequence[str]) -> int:
-        _, _, _, room, *arguments = command
-        step = room.removeprefix("interventune.")
+    def __call__(self, step: str, *arguments: str, here: bool) -> int:
         self.commands.append([step, *arguments])
         if step in FILES:
             name, text = FILES[step]
@@ -157,7 +159,8 @@ class Steps:
 def steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.chdir(tmp_path)
     steps = Steps(tmp_path)
-    monkeypatch.setattr(subprocess, "call", steps)
+    monkeypatch.setattr(reproduce, "call_step", steps)
+    monkeypatch.setattr("interventune.models.adapters.read_config", str)  # no Hub
     return steps
 
 
@@ -204,11 +207,6 @@ def test_steps_before_results_that_are_there_are_skipped(steps: Steps) -> None:
     assert steps.ran(tiny=True) == []
     (steps.work / FILES["select"][0]).unlink()
     assert steps.ran(tiny=True) == ["select"]
-    (steps.work / "run").mkdir()  # which `fit` would resume
-    (steps.work / "mine").mkdir()
-    assert steps.ran(tiny=True, overwrite=True) == ["fit", "write", "select"]
-    assert not (steps.work / "run").exists()
-    assert (steps.work / "mine").exists()
     with pytest.raises(ValueError, match="other commands"):
         steps.ran(tiny=True, use=["backbone=other"])
     (steps.work / "commands.sh").unlink()  # results of an unknown origin
@@ -230,11 +228,19 @@ def test_mistakes_are_errors_before_anything_runs(steps: Steps, tmp_path: Path) 
     other.write_text(RECIPE.replace("  dev", "  more: {paper: more.json, where: site.org}\n  dev"))
     with pytest.raises(ValueError, match=r"more\.json does not .*site\.org; .*dev\.json does not"):
         run(str(other), data=tmp_path / "none")
-    with pytest.raises(ValueError, match="backbon"):
-        steps.ran(tiny=True, use=["backbon=x"])
+    for use, word in (["backbon=x"], "backbon"), (["seed"], "NAME=VALUE"), (["seed=1"] * 2, "two"):
+        with pytest.raises(ValueError, match=word):
+            steps.ran(tiny=True, use=use)
     assert not steps.commands
     with pytest.raises(ValueError, match=r"dev-labels\.lst does not .*dev\.jsonl does not"):
         run("confusion_unifiedqa", data=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["hub:no/data:train", "hf:no/model@a1", "minilm", "openai:x"])
+def test_what_the_hub_lacks_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    assert re.search("no/|sentence-transformers/|OPENAI_API_KEY", reproduce.lacking(name, ""))
+    assert not reproduce.lacking("own", "")
 
 
 def test_several_files_give_their_mean(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import t
 
 from interventune.evaluation.__main__ import main
-from interventune.evaluation.answering.sources import Model, named_models
+from interventune.evaluation.answering.sources import Model, by_label, named_models
 from interventune.evaluation.protocol import estimate, mean, share
 from interventune.evaluation.results import NUMBERS
 from tests.evaluation.cells import Cells
@@ -38,8 +38,9 @@ def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Pa
     for run in ("run_0", "run_1"):
         kept(room / model, tmp_path / run, 0, 10)
     (twins := tmp_path / "twins").mkdir()
+    copy = shutil.copytree if (room / model).is_dir() else shutil.copy
     for twin in ("0", "1"):
-        (twins / f"{twin}{(room / model).suffix}").symlink_to(room / model)
+        copy(room / model, twins / f"{twin}{(room / model).suffix}")
     tables = []
     sources = {"one": [f"m={room / model}", f"n={twins}/*"], "along": [f"m={tmp_path}/run_*"]}
     for name, models in sources.items():
@@ -114,6 +115,7 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         (tmp_path / f"c/checkpoint-{step}").mkdir(parents=True)
     (tmp_path / "c/checkpoint-5/trainer_state.json").touch()  # 10 is being written
     best = "a/seed_{}/checkpoints/best.ckpt"
+    Path("link.ckpt").symlink_to(best.format(2))
     seeds = [Model("x", best.format(seed), best.format(seed)) for seed in (2, 10)]
     assert named_models(["x=a/seed_*/checkpoints/best.ckpt"]) == seeds
     assert named_models([f"x={best.format(2)},{best.format(10)}"]) == seeds
@@ -125,12 +127,25 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for seed in ("seed_2", "seed_10")
     ]
     assert named_models(["c"]) == [Model("c", "c/checkpoint-5", "", 5)]
-    others = [Model("gpt2", "hf:gpt2"), Model("z", "openai:m@http://h/v1")]
-    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == others
-    mistakes = {"no/*.ckpt": "no/", "b,b/checkpoints/best.ckpt": "mixes", "b,b": "twice"}
-    for mistake, word in mistakes.items():
+    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == [
+        Model("gpt2", "hf:gpt2"),
+        Model("z", "openai:m@http://h/v1"),
+    ]
+    for mistake, word in (
+        ("x=no/*.ckpt", "no/"),
+        ("x=b,b/checkpoints/best.ckpt", "mixes"),
+        ("x=b,b", "twice"),
+        ("x=a/seed_2,a/../a/seed_2,a/seed_10", "twice"),
+        (f"x={best.format(2)},hf:{best.format(2)}", "twice"),
+        (f"x={best.format(2)},", "matches ''"),
+        ("x=a/*/checkpoints/best.ckpt,link.ckpt", "twice"),
+    ):
         with pytest.raises(ValueError, match=word):
-            named_models([f"x={mistake}"])
+            named_models([mistake])
+    both = named_models(
+        [f"x={best.format(2)},{best.format(10)}", f"y={best.format(2)},b/checkpoints/best.ckpt"]
+    )
+    assert [*by_label(both).values()] == both
 
 
 def test_a_change_along_training_is_of_the_seeds_that_have_come_so_far() -> None:

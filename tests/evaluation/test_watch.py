@@ -9,7 +9,7 @@ from interventune.evaluation import watch
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.protocols import shift
 from tests.evaluation.cells import Capsys, Patch
-from tests.evaluation.checkpoints import save_ckpt
+from tests.evaluation.checkpoints import save_ckpt, save_llama
 from tests.support.processes import Started, run_module
 
 FLAGS = ["shift", "--data", "stories:conversation_dev", "--limit", "4", "--variants", "ts_r"]
@@ -96,7 +96,18 @@ def test_two_watchers_evaluate_each_checkpoint_once(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_named(tmp_path: Path, capsys: Capsys) -> None:
-    both = ["watch", "x", "--", *FLAGS, "--output", "r", "--checkpoint", "y"]
-    for command, word in ((both, "without --checkpoint"), (both[:2], "an evaluation")):
-        assert main(command) == 2
+    save_llama(tmp_path / "trainer/checkpoint-5")
+    (tmp_path / "trainer/checkpoint-5/trainer_state.json").write_text("{}")
+    rows = ["--output", f"{tmp_path}/r"]
+    for run, command, word in (
+        ("x", [*FLAGS, *rows, "--checkpoint=y"], "without --checkpoint"),
+        ("x", ["ask", "--context", "a", "--question", "b"], "with --output"),
+        (f"x={tmp_path}/trainer", [*FLAGS, *rows], "trainer_state.json: the field 'global_step'"),
+        (f"x={run_with(tmp_path / 'run')}", [*FLAGS, *rows], "keep_every_n_steps"),
+    ):
+        assert main(["watch", run, "--", *command]) == 2
         assert word in capsys.readouterr().err
+    for stored in tmp_path.glob("r.rows/*/models.json"):
+        stored.write_text("[1]")
+    assert main(["watch", f"x={tmp_path}/run", "--", *FLAGS, *rows]) == 2
+    assert "models.json: " in capsys.readouterr().err

@@ -108,6 +108,8 @@ MISTAKES: list[tuple[str, dict[str, Any], str]] = [
     ("stories:choices_dev", {}, "stories have no questions 'choices_dev'"),
     ("nowhere.json", {}, "nowhere.json: no such file"),
     ("choices.jsonl", {}, "choices.jsonl: holds choices, but questions are needed"),
+    (STORIES, {"limit": -1}, "limit: should be greater"),
+    (STORIES, {"score": {"val/qa/f1": "much"}}, "score: .* number"),
     (STORIES, {"score": {"val/qa/f2": 1.0}}, "score: no measure gives 'val/qa/f2'; there are val"),
     (STORIES, {"model": BertForSequenceClassification}, "is no model for question answering"),
     (STORIES, {"model": lambda _: torch.nn.Linear(2, 2)}, "no model of transformers in Linear"),

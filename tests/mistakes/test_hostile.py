@@ -15,6 +15,8 @@ from interventune.data_modules.encoding.windows import EncodedRow, max_context
 from interventune.data_modules.sources import read_groups, read_questions
 from interventune.evaluation.report import claimed
 from interventune.storage.documents import DataError, load_json, load_yaml, write_text
+from tests.data_modules.fixtures.tiny_lists import make_group
+from tests.evaluation.checkpoints import save_groups
 from tests.mistakes.conftest import refused
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -110,7 +112,14 @@ def test_a_reader_that_has_gone_ends_a_command_quietly() -> None:
     assert process.returncode == 141
 
 
-@pytest.mark.parametrize("change", [{"label": True}, {"label": 3}, {"ans0": "The cellist"}, {}])
+def test_a_person_is_not_compared_with_itself(tmp_path: Path) -> None:
+    path = save_groups(tmp_path / "groups.jsonl", [make_group("Anna", "Ivan")])
+    path.write_text(path.read_text().replace("Ivan", "ANNA"))
+    with pytest.raises(DataError, match=r"groups\.jsonl, line 1: .* subjects are equal"):
+        list(read_groups(path))
+
+
+@pytest.mark.parametrize("change", [{"label": True}, {"label": 3}, {"ans0": "the  CELLIST"}, {}])
 def test_a_bbq_example_is_whole_and_read_once(change: dict[str, Any], tmp_path: Path) -> None:
     from interventune.data_modules.tasks.bbq import read_bbq
     from tests.evaluation.bbq_files import bbq_rows

@@ -79,6 +79,8 @@ def spoil(fault: Fault, choices: list[dict[str, Any]]) -> None:
             echo["token_logprobs"] = [None, -3.0, *values[1:]]
         if fault == "order-dependent":
             echo["token_logprobs"] = [None, *(value - 0.3 * place for value in values[1:])]
+        if fault == "nonsense":
+            echo["token_logprobs"] = [None, *("x" for _ in values[1:])]
         if fault == "-9999":
             echo["token_logprobs"] = [None, *(-9999.0 for _ in values[1:])]
     if fault == "another order":

@@ -87,7 +87,7 @@ def sweep_of(argv: Sequence[str]) -> tuple[Sweep, Options]:
 
 def of_experiment(path: Path) -> Values:
     """Return a sweep without values over an experiment, compared by the metric that it monitors."""
-    monitor = load_yaml(path, Values).get("checkpoint", {})
+    monitor = check(load_yaml(path, Values).get("checkpoint") or {}, Values, f"{path}: checkpoint")
     if "monitor" not in monitor:
         raise ValueError(f"{path}: has no checkpoint.monitor to compare runs by; name a sweep file")
     direction = "maximize" if monitor.get("mode") == "max" else "minimize"

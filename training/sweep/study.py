@@ -68,12 +68,12 @@ class Sweep(BaseModel, extra="forbid"):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        ours = {*RESERVED, *self.space, *self.best_checkpoint()}
-        for key in (flag[2:].partition("=")[0] for flag in self.flags):
-            if key in ours:
-                raise ValueError(
-                    f"--{key}: is set by the sweep; leave it out (--over changes swept values)"
-                )
+        ours = {*RESERVED, *self.best_checkpoint()}
+        flags = {flag[2:].partition("=")[0] for flag in self.flags}
+        if both := flags & {*self.space} | ours & {*flags, *self.space}:
+            raise ValueError(
+                f"--{min(both)}: is set by the sweep; leave it out (--over changes swept values)"
+            )
         for key, values in self.space.items():
             if isinstance(values, list):
                 # Lists and mappings as text of flags: so they compare, and fit into a table.
@@ -225,7 +225,7 @@ class Grid:
 
 def flag_text(value: Any) -> str:
     """Return a value as text after `--key=`."""
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def folder_name(parameters: Mapping[str, Any]) -> str:

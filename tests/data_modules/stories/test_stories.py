@@ -179,6 +179,7 @@ def test_domains_of_a_file_of_ones_own(tmp_path: Path) -> None:
         ("groups=60&classes=none", "ribbon has fewer than 30 groups of class none"),
         ("number=3", "number=3, but there are 2"),
         ("speed=1", "the field 'speed'"),
+        ("groups=1000000000000", "'groups' should be less than or equal to 100000"),
     ):
         with pytest.raises(DataError, match=message):
             list(read_groups(f"{source}&{options}"))

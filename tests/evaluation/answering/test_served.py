@@ -94,6 +94,7 @@ REFUSED: dict[Fault, str] = {
     "two begin tokens": "token of its own before the prompt",
     "HTTP 500 with echo": "500",
     "-9999": "no finite numbers",
+    "nonsense": "cannot echo log-probabilities (the endpoint answered nonsense)",
 }
 
 

@@ -3,11 +3,14 @@
 import json
 import logging
 import math
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from interventune.models.language import endpoint as module
 from interventune.models.language.endpoint import ChatModel, label_logprobs
+from interventune.models.language.served import ServedModel
 from interventune.models.language.text_models import TextFailure
 from tests.data_modules.fixtures.fake_endpoint import Reply, serve
 
@@ -15,6 +18,7 @@ KEY = "sk-proj-SECRET0123456789"
 TOKENS: dict[str, dict[str, float] | None] = {"a": {"0": -0.5, " 1": -1.5}, "b": {}, "silent": None}
 """The log-probabilities that the endpoint reports of the next token, by prompt."""
 MISTAKES = {"gpt": "OPENAI_API_KEY", "m@localhost:8000/v1": "base URL"}
+MISTAKES |= {"m@http://me:pass@localhost:x/v1": "base URL"}
 MISTAKES |= {"m@http://me:pass@host/v1": "password", "m@http://host/v1?api-key=1": "query"}
 
 
@@ -155,3 +159,10 @@ def test_an_endpoint_reports_the_most_probable_tokens_or_ends_the_run() -> None:
     first, other = endpoint.requests[0], endpoint.requests[2]
     assert (first["logprobs"], first["top_logprobs"], first["max_tokens"]) == (True, 20, 1)
     assert other["top_logprobs"] == 5
+
+
+@pytest.mark.parametrize("cards", [None, [None], [SimpleNamespace(id="m", max_model_len="big")]])
+def test_a_server_that_lists_nonsense_has_no_limit(cards: Any) -> None:
+    model = ServedModel("m@http://h/v1", SimpleNamespace(identity={}, space=" "))
+    model.client = cast(Any, SimpleNamespace(models=SimpleNamespace(list=lambda: cards)))
+    assert model.limit is None

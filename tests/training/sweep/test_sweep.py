@@ -164,6 +164,7 @@ def test_tpe_draws_as_many_points_as_asked_for(tmp_path: Path, sweep: Sweep) -> 
         (GRID, ["--run.name=mine"], "--run.name"),
         (GRID | {"keep": "best"}, ["--checkpoint.monitor=val/other"], "--checkpoint.monitor"),
         (GRID, ["--over", "x=3"], "--over x"),
+        (GRID, ["--over", "run.root=[a,b]"], "--run.root"),
     ],
 )
 def test_mistakes_cost_one_line(content: Any, flags: list[str], word: str, sweep: Sweep) -> None:
@@ -207,11 +208,11 @@ def test_missing_data_and_larger_sizes_are_refused_first(tmp_path: Path, capsys:
 
 
 def test_values_of_any_kind_become_flags_and_names_of_folders() -> None:
-    over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,{c: 1}]]", "trainer.max_epochs=[3]"]
+    over = ["model.learning_rate=[1e-4]", "k=[null,[a/b,2026-01-01]]", "trainer.max_epochs=[3]"]
     sweep, _ = sweep_of(["demo_grid", "-c", "squad", "--over", *over, "--a=1"])
     points = Grid(sweep, Path()).points()
     first, second = (sweep.arguments(point.parameters) for point in points)
-    assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", {"c": 1}]')
+    assert (first[-1], second[-1]) == ("--k=null", '--k=["a/b", "2026-01-01"]')
     # YAML's 1e-4 is a text; the flag is the same.
     assert {"--model.learning_rate=1e-4", "--a=1"} <= {*first}
     assert first[2].endswith("squad.yaml")
@@ -227,10 +228,14 @@ def test_wandbs_sweep_is_ours() -> None:
     assert theirs["metric"]["name"] == ours.metric
 
 
-def test_an_experiment_is_a_sweep_over_its_seeds() -> None:
+def test_an_experiment_is_a_sweep_over_its_seeds(tmp_path: Path) -> None:
     sweep, _ = sweep_of(["-c", "squad_ibt", "-c", "minilm", "--over", "seed_everything=[0,1]"])
     assert (sweep.study, sweep.metric, sweep.direction) == ("squad_ibt", "val/qa/f1", "maximize")
     assert [Path(path).stem for path in sweep.configs] == ["squad_ibt", "minilm"]
     assert sweep.space == {"seed_everything": [0, 1]}
     with pytest.raises(ValueError, match="name a sweep file"):
         sweep_of(["--over", "seed_everything=[0,1]"])
+    for text, word in (("null", "checkpoint.monitor"), ("[monitor]", "e.yaml: checkpoint: should")):
+        (tmp_path / "e.yaml").write_text(f"checkpoint: {text}")
+        with pytest.raises(ValueError, match=word):
+            sweep_of(["-c", f"{tmp_path}/e.yaml", "--over", "x=[0,1]"])
