@@ -20,15 +20,7 @@ from interventune.data_modules.schema.questions import Deletion, QAExample, Vari
 from interventune.evaluation.answering.interface import Compute, open_answerer
 from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import (
-    Evaluation,
-    Floats,
-    Protocol,
-    Row,
-    Statistic,
-    declared,
-    mean,
-)
+from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, Statistic, declared
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.documents import DataError
@@ -58,11 +50,14 @@ def deviation(sums_RC: Floats) -> Floats:
 SHIFT = Protocol(
     measures={
         "cosine": Statistic(  # the mean over all tokens
-            "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]
+            "cosine",
+            ("tokens", "distance"),
+            lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1],
+            limits=(-1, 1),
         ),
-        "std": Statistic("std", ("tokens", "distance", "square"), deviation),
-        "macro": mean("cosine, mean over stories", "cosine"),
-        "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
+        "std": Statistic("std", ("tokens", "distance", "square"), deviation, limits=(0, 1)),
+        "macro": Statistic("cosine, mean over stories", ("cosine",), limits=(-1, 1)),
+        "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2], limits=(0, 1)),
     },
     **declared(__file__),
 )
