@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
+from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -103,7 +104,8 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
     them, each once. ValueError for a folder without any, two folders with one name, or a damaged
     file.
     """
-    sections: dict[Path, Section] = {}
+    label_of = dict[Path, str]()
+    """By the file that identifies a folder; empty without NAME."""
     for argument in arguments:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
@@ -112,16 +114,18 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
                 f"{source}: has no report and no run; name a folder of evaluate or train"
             )
         for mark in marks:
-            folder = mark.parent
-            if links := [path for path in folder.iterdir() if path.is_symlink()]:
+            if links := [path for path in mark.parent.iterdir() if path.is_symlink()]:
                 raise DataError(f"{links[0]}: a link; copy the file itself into this folder")
-            if folder.resolve() not in sections:
-                label = str(Path(name or source) / folder.relative_to(source))
-                sections[folder.resolve()] = READERS[mark.name](label, folder)
-    labels = [section.label for section in sections.values()]
+            label = str(Path(name, mark.parent.relative_to(source))) if name else ""
+            label_of.setdefault(mark.resolve(), label)
+    unnamed = [mark for mark, label in label_of.items() if not label]
+    for mark in unnamed:
+        above = commonpath([mark.parent.parent for mark in unnamed])
+        label_of[mark] = str(mark.parent.relative_to(above))
+    labels = [*label_of.values()]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"{twice[0]}: two folders have this name; write NAME=DIR to rename one")
-    return list(sections.values())
+    return [READERS[mark.name](label, mark.parent) for mark, label in label_of.items()]
 
 
 def report_section(label: str, folder: Path) -> Section:
@@ -143,7 +147,7 @@ def report_section(label: str, folder: Path) -> Section:
         body=report_html(read_text(folder / "report.md"), figures),
         texts={"Inputs, settings, versions": about},
         headline=content["headline"],
-        examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
+        examples=table_html(examples),
     )
 
 
@@ -161,7 +165,7 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
         parts += [escape(story[at:start]), Markup("<del>{}</del>").format(story[start:end])]
         at = end
     parts += [escape(story[at:]), Markup("<ins>{}</ins>").format(shown.pop("appended", ""))]
-    return shown | {"story": Markup("").join(parts)}
+    return shown | {"story": Markup("").join(parts)} if story else shown
 
 
 def long_table(content: _Report) -> DataFrame:
@@ -242,8 +246,10 @@ def image_html(picture: bytes, words: str) -> str:
     return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
 
 
-def table_html(frame: DataFrame, *, index: bool = False) -> str:
-    """Convert a table to escaped HTML, but for cells of markup; an empty one to nothing."""
+def table_html(frame: DataFrame) -> str:
+    """Convert a table to escaped HTML, but for cells of markup, without empty columns; an empty one
+    to nothing.
+    """
     import pandas as pd
     from markupsafe import Markup, escape
 
@@ -254,9 +260,10 @@ def table_html(frame: DataFrame, *, index: bool = False) -> str:
 
     if frame.empty:
         return ""
-    frame = frame.fillna("").rename(columns=escape).map(cell)
+    frame = frame.replace("", None).dropna(axis=1, how="all").fillna("")
+    frame = frame.rename(columns=escape).map(cell)
     with pd.option_context("display.max_colwidth", None):
-        return str(frame.to_html(index=index, border=0, escape=False))
+        return str(frame.to_html(index=False, border=0, escape=False))
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
@@ -267,10 +274,13 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
     frame = pd.concat([s.numbers.assign(kind=s.kind, label=s.label) for s in sections])
     shared = frame.groupby(["kind", "where", "measure"])["label"].transform("nunique") > 1
-    layout = {"values": "value", "index": ["where", "measure"], "columns": ["label", "checkpoint"]}
+    columns = (frame["label"] + ": " + frame["checkpoint"]).str.removesuffix(": ")
+    layout = {"values": "value", "index": ["where", "measure"], "columns": "column"}
     return {
         str(kind): part.pivot_table(**layout, aggfunc="first", fill_value="", sort=False)
-        for kind, part in frame[shared].groupby("kind", sort=False)
+        .reset_index()
+        .rename_axis(columns=None)
+        for kind, part in frame.assign(column=columns)[shared].groupby("kind", sort=False)
     }
 
 
@@ -286,8 +296,6 @@ def page(sections: Sequence[Section]) -> str:
     )
     return environment.get_template("page.html.j2").render(
         sections=sections,
-        compared={
-            kind: table_html(table, index=True) for kind, table in comparison(sections).items()
-        },
+        compared={kind: table_html(table) for kind, table in comparison(sections).items()},
         most=EXAMPLES,
     )
