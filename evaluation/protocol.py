@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .answering.interface import Ability, Compute, open_answerer
@@ -299,7 +299,7 @@ class Protocol:
         ends = [*dict.fromkeys([names[0], names[-1]])]
         about = results, ends, self.cells[0]
         every = (part.rows(*about, percent=part.measure in shares) for part in self.headline)
-        rows = tuple(islice(chain.from_iterable(every), 12))
+        rows = (*chain.from_iterable(every),)[:12]
         if not rows:
             return "", []
         seeds = max(number.estimate.seeds for number in results)

@@ -35,7 +35,9 @@ MEASURES = {
 }
 SENSITIVITY = Protocol(
     measures={
-        name: Statistic(heading, (name,), limits=(-2 if name == "difference" else 0, 2))
+        name: Statistic(
+            heading, (name,), limits=(-2 if name == "difference" else 0, 2), continuous=True
+        )
         for name, heading in MEASURES.items()
     },
     **declared(__file__),

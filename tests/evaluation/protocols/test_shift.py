@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
+from math import isnan
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -197,3 +198,5 @@ def test_intervals_of_cosines_end_at_1() -> None:
     value, (low, high), *_ = estimate(protocol.SHIFT.statistics["cosine"], rows)
     assert value + 2 * stdev(distances) / 10**0.5 > 1
     assert -1 < low < value < high < 1
+    same = estimate(protocol.SHIFT.statistics["cosine"], rows.assign(distance=0.0))
+    assert (same.value, isnan(same.interval[0])) == (1, True)  # as in layer 0
