@@ -135,7 +135,7 @@ def test_following_the_text_and_remembering(ask: Ask, tmp_path: Path) -> None:
         assert cells.n("remembers_share", **at) == new + old
     assert 0 < cells("remembers_share", checkpoint="torn", variant="swap") < 1
     assert "follows" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
-    assert "follows the changed text 100 % -> " in (tmp_path / "r" / "report.md").read_text()
+    assert "| follows the changed text | 100 % | " in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_answers_against_a_models_memory(ask: Ask, tmp_path: Path) -> None:
