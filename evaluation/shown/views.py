@@ -259,8 +259,10 @@ class Said:
             ]
             if change:
                 sign = "+" if change["value"] > 0 else ""
-                text = sign + shown(change, percent=percent, unit=points)
-                cells += [text, toward(self.aim, change["low"], change["high"])]
+                cells += [
+                    sign + shown(change, percent=percent, unit=points),
+                    toward(self.aim, change["low"], change["high"]),
+                ]
             elif not single:
                 cells += ["", ""]
             n = str(counted["n"])
