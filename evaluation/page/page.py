@@ -14,7 +14,6 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
-from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -104,8 +103,8 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
     them, each once. ValueError for a folder without any, two folders with one name, or a damaged
     file.
     """
+    kinds = dict[Path, str]()
     label_of = dict[Path, str]()
-    """By the file that identifies a folder; empty without NAME."""
     for argument in arguments:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
@@ -116,16 +115,19 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
         for mark in marks:
             if links := [path for path in mark.parent.iterdir() if path.is_symlink()]:
                 raise DataError(f"{links[0]}: a link; copy the file itself into this folder")
-            label = str(Path(name, mark.parent.relative_to(source))) if name else ""
-            label_of.setdefault(mark.resolve(), label)
-    unnamed = [mark for mark, label in label_of.items() if not label]
-    for mark in unnamed:
-        above = commonpath([mark.parent.parent for mark in unnamed])
-        label_of[mark] = str(mark.parent.relative_to(above))
+            folder = mark.parent.resolve()
+            kinds.setdefault(folder, mark.name)
+            label = name and str(Path(name, mark.parent.relative_to(source)))
+            label_of.setdefault(folder, label)
+    unnamed = [folder for folder, label in label_of.items() if not label]
+    depth = 2
+    while len({folder.parts[-depth:] for folder in unnamed}) < len(unnamed):
+        depth += 1
+    label_of |= {folder: "/".join(folder.parts[-depth:]) for folder in unnamed}
     labels = [*label_of.values()]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"{twice[0]}: two folders have this name; write NAME=DIR to rename one")
-    return [READERS[mark.name](label, mark.parent) for mark, label in label_of.items()]
+    return [READERS[kinds[folder]](label, folder) for folder, label in label_of.items()]
 
 
 def report_section(label: str, folder: Path) -> Section:
