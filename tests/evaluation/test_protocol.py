@@ -187,8 +187,8 @@ def test_a_report_of_two_checkpoints() -> None:
     assert [row[4] for row in summary.rows] == ["yes", "no", ""]
     _, before, after, text, _, n = summary.rows[0]
     assert text.startswith(f"+{100 * change['value']:#.3g} points [")
-    both, most = change["n"], max(number(evaluation.results, "right", x)["n"] for x in sets)
-    assert n == f"{both} of {most} ({change['units']} questions)"
+    most = max(number(evaluation.results, "right", name)["n"] for name in ("one", "two"))
+    assert n == f"{change['n']} of {most} ({change['units']} questions)"
     assert evaluation.headline == f"one -> two: right, os {before} -> {after}, {text}, n {n}."
     assert summary.caption == "Aim: many."
     (alone,) = PROTOCOL.run(rows, ["one"], opened=lambda model: model.name).summary
