@@ -47,7 +47,7 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
             )
     if rank:
         return
-    for table in evaluation.tables()[: evaluation.console]:
+    for table in [*evaluation.tables()[: evaluation.console], *evaluation.summary]:
         print_table(table)
     if report:
         print(f"report: {report / 'report.md'}")

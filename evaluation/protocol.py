@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from .answering.interface import Ability, Compute, open_answerer
@@ -31,7 +31,7 @@ from .report import Evaluation, failure_note
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.declared import declared  # noqa: F401
-from .shown.figures import Bars, Lines
+from .shown.figures import Lines, Points
 from .shown.views import Said, Table, View
 from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
 from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
@@ -58,10 +58,10 @@ class Protocol:
         views: tables (default: one of the whole); a view without measures shows all. Or functions
             of the shown cells to a table.
         figures: file name to figure.
-        headline: its clauses.
+        headline: the rows of the summary; the first is the headline.
         good: a sentence that says which numbers would be good.
-        remarks: functions of the results and the checkpoints' names to more sentences of the
-            headline, or "".
+        remarks: functions of the results and the checkpoints' names to sentences under the summary,
+            or "".
         notes: paragraphs above the tables.
         console: number of tables on the console.
         compared: dimensions of the whole, other than the checkpoint, whose values are compared with
@@ -84,7 +84,7 @@ class Protocol:
     cells: Sequence[tuple[str, ...]] = ((),)
     units: str = "questions"
     views: Sequence[View | Callable[[DataFrame], Table]] = ()
-    figures: Mapping[str, Bars] = field(default_factory=dict)
+    figures: Mapping[str, Points] = field(default_factory=dict)
     headline: Sequence[Said] = ()
     good: str = ""
     remarks: Sequence[Callable[[Results, Sequence[str]], str]] = ()
@@ -251,7 +251,7 @@ class Protocol:
             else view
             for view in self.views or [View(self.title, self.cells[0])]
         ]
-        drawn: dict[str, tuple[Bars, DataFrame]] = {}
+        drawn: dict[str, tuple[Points, DataFrame]] = {}
         shown = results
         if "step" in results.by:
             steps = over_steps(results, self.headline, names, self.cells[0])
@@ -260,25 +260,25 @@ class Protocol:
             by = ("checkpoint", "step")
             along = View("Along training", by, clauses, "measure", {}, in_percent)
             views.append(lambda _: along(steps))
-            drawn = {"steps.png": (Lines("step", clauses, x_label="step"), steps)}
+            drawn = {"steps.png": (Lines("step", clauses, percent=in_percent), steps)}
             shown, names = latest(results, names)
         for name, figure in self.figures.items():
             cells = (results if figure.x == "step" else shown).frame
             where = {**self.place(figure.x, figure.hue, figure.panels), **figure.where}
-            percent = shares.issuperset(figure.measures)
-            figure = replace(figure, where=where, percent=percent)
+            figure = replace(figure, where=where, percent=shares)
             if figure.x in cells and figure.parts(cells):
                 drawn[name] = figure, cells
         lacking = [
             f"{headings[name]} since {start}" for name, start in results.lacking if name in headings
         ]
         changes = "Some changes are missing, because no question has both numbers: {}."
+        headline, summary = self.conclusion(shown, names, shares)
         return Evaluation(
             self.title,
             results,
             views,
             about,
-            self.conclusion(shown, names, shares),
+            headline,
             [
                 *self.notes,
                 seeds_note(shown, names),
@@ -289,21 +289,30 @@ class Protocol:
             rows,
             self.console,
             shown,
+            summary,
         )
 
-    def conclusion(self, results: Results, names: Sequence[str], shares: Collection[str]) -> str:
-        """The headline: its first six clauses, the aim, and the remarks."""
-        about = results, names, self.cells[0]
-        parts = (part.clauses(*about, percent=part.measure in shares) for part in self.headline)
-        clauses = "; ".join(islice(chain.from_iterable(parts), 6))
-        sentences = list[str]()
-        if clauses:
-            who = " -> ".join(dict.fromkeys([names[0], names[-1]]))
-            seeds = max(number.estimate.seeds for number in results)
-            sentences.append(f"{who}{f', {seeds} seeds' if seeds > 1 else ''}: {clauses}.")
-            sentences.append(f"Aim: {self.good}." if self.good else "")
+    def conclusion(
+        self, results: Results, names: Sequence[str], shares: Collection[str]
+    ) -> tuple[str, list[Table]]:
+        """The headline, and the summary: its first twelve rows, the aim, and the remarks."""
+        ends = [*dict.fromkeys([names[0], names[-1]])]
+        about = results, ends, self.cells[0]
+        every = (part.rows(*about, percent=part.measure in shares) for part in self.headline)
+        rows = (*chain.from_iterable(every),)[:12]
+        if not rows:
+            return "", []
+        seeds = max(number.estimate.seeds for number in results)
+        several = f", {seeds} seeds" if seeds > 1 else ""
+        at = len(ends) + 1
+        words, *numbers = rows[0][:at]
+        parts = [" -> ".join(filter(None, numbers)), *rows[0][at:-2], f"n {rows[0][-1]}"]
+        headline = f"{' -> '.join(ends)}{several}: {words} {', '.join(filter(None, parts))}."
+        sentences = [f"Aim: {self.good}." if self.good else ""]
         sentences += [remark(results, names) for remark in self.remarks]
-        return " ".join(filter(None, sentences))
+        header = ("measure", *ends, "change", "toward the aim")[: len(rows[0]) - 1]
+        caption = " ".join(filter(None, sentences))
+        return headline, [Table(f"Summary{several}", (*header, "n"), rows, caption)]
 
     def place(self, *shown: str) -> Row:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the

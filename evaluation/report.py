@@ -1,6 +1,6 @@
 """The output of an evaluation: a folder that gets its name only when complete.
 
-report.md       a headline, tables, figures: two pages at most
+report.md       a summary, tables, figures: two pages at most
 report.tex      the tables in LaTeX (booktabs); figures are also there as PDF
 results.csv     the long table in full precision (evaluation/results.py)
 examples.jsonl  one row per example
@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,12 +47,14 @@ class Evaluation:
         results: the long table.
         views: tables, as functions of the cells of `shown`, in the order of report.md.
         about: origin of the numbers beyond the flags, as plain JSON values.
-        headline: the conclusion in one or two sentences; first in report.md, last on the console.
-        notes: paragraphs of Markdown under the title; empty ones are omitted.
+        headline: the conclusion in a sentence, last on the console.
+        notes: paragraphs of Markdown under the summary; empty ones are omitted.
         figures: file name to figure.
         examples: one JSON object per example; fields named like dimensions give its cell.
         console: number of tables on the console, from the first on.
         shown: the numbers that views show (default: all).
+        summary: tables before the notes, and after those on the console; without any, report.md
+            opens with the headline.
     """
 
     title: str
@@ -64,9 +67,10 @@ class Evaluation:
     examples: Iterable[Row] = ()
     console: int = 1
     shown: Results | None = None
+    summary: Sequence[Table] = ()
 
     def tables(self) -> list[Table]:
-        """All tables with rows."""
+        """All tables with rows but the summary."""
         frame = (self.shown or self.results).frame
         return [table for view in self.views if (table := view(frame)).rows]
 
@@ -121,14 +125,17 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     output = output.resolve()
     output.parent.mkdir(parents=True, exist_ok=True)
     results = evaluation.results
-    tables = evaluation.tables()
+    tables = [*evaluation.summary, *evaluation.tables()]
     frame = evaluation.results.frame
+    sections = [
+        [f"## {markdown_text(table.title)}", markdown_table(table), markdown_text(table.caption)]
+        for table in tables
+    ]
+    opening = len(evaluation.summary)
     parts = [f"# {markdown_text(evaluation.title)}"]
-    if evaluation.headline:
+    if evaluation.headline and not opening:
         parts.append(f"**{markdown_text(evaluation.headline)}**")
-    parts += evaluation.notes
-    for table in tables:
-        parts += [f"## {markdown_text(table.title)}", markdown_table(table), table.caption]
+    parts += chain(*sections[:opening], evaluation.notes, *sections[opening:])
     for name, (figure, _) in evaluation.figures.items():
         parts.append(f"![{getattr(figure, 'caption', Path(name).stem)}]({name})")
     changes = frame[(frame["against"] != "") & frame["low"].notna()]

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from interventune.metrics.intervals import (
+    TINY,
     combined,
     error_of_seeds,
     interval,
@@ -53,6 +54,7 @@ class Statistic:
             rows.
         share: the mean of one field in [0, 1]: shown in percent.
         limits: the least and the largest value, for the interval; of a share 0 and 1.
+        continuous: units that all agree do so by construction, and give no interval.
     """
 
     numeric: ClassVar[bool] = True
@@ -66,6 +68,7 @@ class Statistic:
     n: Callable[[Floats], float] = lambda sum_C: sum_C[0]
     share: bool = False
     limits: tuple[float, float] | None = None
+    continuous: bool = False
 
     def columns(self, fields_NF: Floats) -> Floats:
         """Return the columns (N, C) of rows, given their fields."""
@@ -206,6 +209,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
             error, t = combined((error, units) if units > 1 else (0.0, 2), *own)
         if first is None or statistic.change_only:
             limits = (0, 1) if statistic.share else statistic.limits
+            if statistic.continuous and error < TINY:
+                limits = None
             ends = interval(value, error, units, limits, t)
         elif statistic.share:
             now_N, first_N = (

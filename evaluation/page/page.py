@@ -103,7 +103,8 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
     them, each once. ValueError for a folder without any, two folders with one name, or a damaged
     file.
     """
-    sections: dict[Path, Section] = {}
+    kinds = dict[Path, str]()
+    label_of = dict[Path, str]()
     for argument in arguments:
         name, source = split_name(argument)
         marks = sorted(mark for kind in READERS for mark in Path(source).rglob(kind))
@@ -112,16 +113,21 @@ def find_results(arguments: Sequence[str]) -> list[Section]:
                 f"{source}: has no report and no run; name a folder of evaluate or train"
             )
         for mark in marks:
-            folder = mark.parent
-            if links := [path for path in folder.iterdir() if path.is_symlink()]:
+            if links := [path for path in mark.parent.iterdir() if path.is_symlink()]:
                 raise DataError(f"{links[0]}: a link; copy the file itself into this folder")
-            if folder.resolve() not in sections:
-                label = str(Path(name or source) / folder.relative_to(source))
-                sections[folder.resolve()] = READERS[mark.name](label, folder)
-    labels = [section.label for section in sections.values()]
+            folder = mark.parent.resolve()
+            kinds.setdefault(folder, mark.name)
+            label = name and str(Path(name, mark.parent.relative_to(source)))
+            label_of.setdefault(folder, label)
+    unnamed = [folder for folder, label in label_of.items() if not label]
+    depth = 2
+    while len({folder.parts[-depth:] for folder in unnamed}) < len(unnamed):
+        depth += 1
+    label_of |= {folder: "/".join(folder.parts[-depth:]) for folder in unnamed}
+    labels = [*label_of.values()]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise ValueError(f"{twice[0]}: two folders have this name; write NAME=DIR to rename one")
-    return list(sections.values())
+    return [READERS[kinds[folder]](label, folder) for folder, label in label_of.items()]
 
 
 def report_section(label: str, folder: Path) -> Section:
@@ -143,7 +149,7 @@ def report_section(label: str, folder: Path) -> Section:
         body=report_html(read_text(folder / "report.md"), figures),
         texts={"Inputs, settings, versions": about},
         headline=content["headline"],
-        examples=table_html(examples.replace("", None).dropna(axis=1, how="all")),
+        examples=table_html(examples),
     )
 
 
@@ -161,7 +167,7 @@ def readable(row: Mapping[str, Any]) -> dict[str, Any]:
         parts += [escape(story[at:start]), Markup("<del>{}</del>").format(story[start:end])]
         at = end
     parts += [escape(story[at:]), Markup("<ins>{}</ins>").format(shown.pop("appended", ""))]
-    return shown | {"story": Markup("").join(parts)}
+    return shown | {"story": Markup("").join(parts)} if story else shown
 
 
 def long_table(content: _Report) -> DataFrame:
@@ -242,8 +248,10 @@ def image_html(picture: bytes, words: str) -> str:
     return f'<img src="data:image/png;base64,{data}" alt="{words}"><em>{words}</em>'
 
 
-def table_html(frame: DataFrame, *, index: bool = False) -> str:
-    """Convert a table to escaped HTML, but for cells of markup; an empty one to nothing."""
+def table_html(frame: DataFrame) -> str:
+    """Convert a table to escaped HTML, but for cells of markup, without empty columns; an empty one
+    to nothing.
+    """
     import pandas as pd
     from markupsafe import Markup, escape
 
@@ -254,9 +262,10 @@ def table_html(frame: DataFrame, *, index: bool = False) -> str:
 
     if frame.empty:
         return ""
-    frame = frame.fillna("").rename(columns=escape).map(cell)
+    frame = frame.replace("", None).dropna(axis=1, how="all").fillna("")
+    frame = frame.rename(columns=escape).map(cell)
     with pd.option_context("display.max_colwidth", None):
-        return str(frame.to_html(index=index, border=0, escape=False))
+        return str(frame.to_html(index=False, border=0, escape=False))
 
 
 def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
@@ -267,10 +276,13 @@ def comparison(sections: Sequence[Section]) -> dict[str, DataFrame]:
 
     frame = pd.concat([s.numbers.assign(kind=s.kind, label=s.label) for s in sections])
     shared = frame.groupby(["kind", "where", "measure"])["label"].transform("nunique") > 1
-    layout = {"values": "value", "index": ["where", "measure"], "columns": ["label", "checkpoint"]}
+    columns = (frame["label"] + ": " + frame["checkpoint"]).str.removesuffix(": ")
+    layout = {"values": "value", "index": ["where", "measure"], "columns": "column"}
     return {
         str(kind): part.pivot_table(**layout, aggfunc="first", fill_value="", sort=False)
-        for kind, part in frame[shared].groupby("kind", sort=False)
+        .reset_index()
+        .rename_axis(columns=None)
+        for kind, part in frame.assign(column=columns)[shared].groupby("kind", sort=False)
     }
 
 
@@ -286,8 +298,6 @@ def page(sections: Sequence[Section]) -> str:
     )
     return environment.get_template("page.html.j2").render(
         sections=sections,
-        compared={
-            kind: table_html(table, index=True) for kind, table in comparison(sections).items()
-        },
+        compared={kind: table_html(table) for kind, table in comparison(sections).items()},
         most=EXAMPLES,
     )

@@ -18,7 +18,7 @@ from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, declared, mean
+from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, Statistic, declared
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 
@@ -34,7 +34,13 @@ MEASURES = {
     "difference": "own - other",
 }
 SENSITIVITY = Protocol(
-    measures={name: mean(heading, name) for name, heading in MEASURES.items()}, **declared(__file__)
+    measures={
+        name: Statistic(
+            heading, (name,), limits=(-2 if name == "difference" else 0, 2), continuous=True
+        )
+        for name, heading in MEASURES.items()
+    },
+    **declared(__file__),
 )
 
 

@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -20,15 +21,7 @@ from interventune.data_modules.schema.questions import Deletion, QAExample, Vari
 from interventune.evaluation.answering.interface import Compute, open_answerer
 from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import (
-    Evaluation,
-    Floats,
-    Protocol,
-    Row,
-    Statistic,
-    declared,
-    mean,
-)
+from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, Statistic, declared
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.documents import DataError
@@ -55,14 +48,16 @@ def deviation(sums_RC: Floats) -> Floats:
     return np.sqrt(np.maximum(square_R / tokens_R - (distance_R / tokens_R) ** 2, 0))
 
 
+cosine = partial(Statistic, limits=(-1, 1), continuous=True)
+positive = partial(Statistic, limits=(0, 1), continuous=True)
 SHIFT = Protocol(
     measures={
-        "cosine": Statistic(  # the mean over all tokens
+        "cosine": cosine(  # the mean over all tokens
             "cosine", ("tokens", "distance"), lambda sums_RC: 1 - sums_RC[:, 2] / sums_RC[:, 1]
         ),
-        "std": Statistic("std", ("tokens", "distance", "square"), deviation),
-        "macro": mean("cosine, mean over stories", "cosine"),
-        "cka": Statistic("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
+        "std": positive("std", ("tokens", "distance", "square"), deviation),
+        "macro": cosine("cosine, mean over stories", ("cosine",)),
+        "cka": positive("CKA", ("cka", "stories"), n=lambda sum_C: sum_C[2]),
     },
     **declared(__file__),
 )

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from interventune.storage.documents import own_yaml
 
-from .figures import Bars, Lines
+from .figures import Lines, Points
 from .views import Said, View
 
 
@@ -27,7 +27,7 @@ class Declaration(TypedDict, total=False):
     failures: str
     console: int
     views: list[View]
-    bars: dict[str, Bars]
+    points: dict[str, Points]
     """Figures by the name of their file, before `lines`."""
     lines: dict[str, Lines]
     headline: list[dict[str, Any]]
@@ -40,6 +40,6 @@ def declared(module: str, name: str = "") -> dict[str, Any]:
     `__file__`; or with another `name` in its folder.
     """
     fields = own_yaml(str(Path(module).with_name(name)) if name else module, Declaration)
-    figures = {**fields.pop("bars", {}), **fields.pop("lines", {})}
+    figures = {**fields.pop("points", {}), **fields.pop("lines", {})}
     headline = [Said(**clause) for clause in fields.get("headline", ())]
     return {**fields, "headline": headline, "figures": figures}

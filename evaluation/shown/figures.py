@@ -1,46 +1,42 @@
 """Declared figures of reports: cells of the long table with their intervals, as points or lines.
 
-Bars("variant", {"em": "EM", "unknown": "says unknown"}, label="share of questions")
+Points("variant", {"em": "EM", "unknown": "says unknown"})
 Lines("layer", {"cosine": "cosine"}, panels="variant")
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, cycle
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from .views import cells_of
+from .views import cells_of, headings
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#777777")
 """Okabe and Ito's colours for colour-blind readers (grey instead of black, which is for chance)."""
-LEAST_DISTANCE = 1e-7
-"""Below this distance, float32 cannot distinguish a cosine from 1."""
 MARKERS = "osD^vPX"
 
 
 @dataclass(frozen=True)
-class Bars:
+class Points:
     """A picture of cells, with a panel for each measure and value of `panels`: points with their
     intervals, a group for each value of `x`, a point for each value of `hue`.
 
     Args:
         x: the dimension of the horizontal axis.
-        measures: measure to title of its panels.
+        measures: measure to the title of its axes.
         hue: the dimension in which points of a group differ.
         panels: another dimension with its own panels.
         where: dimension to the displayed value or values; the default is that of a `View`.
-        percent: show percent; a protocol sets this if all measures are shares.
-        distance: show 1 - value, on a log axis, for cosines near 1.
-        label: the title of the vertical axis.
-        x_label: the title of the horizontal axis of all panels.
-        chance: the share reached by guessing, a dashed line.
+        percent: the measures in percent; a protocol sets its shares.
+        x_label: the title of the horizontal axis of all panels (default: its dimension).
+        chance: the number reached by guessing, a dashed line.
     """
 
     x: str
@@ -48,9 +44,7 @@ class Bars:
     hue: str = "checkpoint"
     panels: str = ""
     where: Mapping[str, Any] = field(default_factory=dict)
-    percent: bool = False
-    distance: bool = False
-    label: str = ""
+    percent: Sequence[str] | set[str] = ()
     x_label: str = ""
     chance: float | None = None
 
@@ -58,16 +52,15 @@ class Bars:
     """Whether all panels have the same vertical axis."""
 
     @property
-    def caption(self) -> str:
-        """Describe the picture."""
-        headings = ", ".join(filter(None, self.measures.values())) or self.label
-        dimensions = " and ".join(filter(None, (self.x, self.panels)))
-        return f"{headings} by {dimensions}"
+    def fixed(self) -> list[str]:
+        """The dimensions with one displayed value."""
+        return [f"{name} {at}" for name, at in self.where.items() if at and isinstance(at, str)]
 
     @property
-    def scale(self) -> int:
-        """What a share of 1 is on the vertical axis."""
-        return 100 if self.percent else 1
+    def caption(self) -> str:
+        """Describe the picture."""
+        dimensions = " and ".join(filter(None, (self.x, self.panels)))
+        return ", ".join([f"{'; '.join(self.measures.values())} by {dimensions}", *self.fixed])
 
     def __call__(self, frame: DataFrame, path: Path) -> None:
         """Write the picture, and the same as a PDF next to it."""
@@ -86,16 +79,16 @@ class Bars:
         rest = grid[len(panels) :]
         for axes in rest:
             axes.set_axis_off()
+        heading_of = headings(self.measures, self.percent)
         for axes, (title, cells) in zip(drawn, panels, strict=True):
             self.draw(axes, cells, colour_of, frame)
-            axes.set(xlabel="", yscale="log" if self.distance else "linear")
+            axes.set_ylabel(fill(heading_of[cells["measure"].iloc[0]], 36))
             axes.set_title(fill(title, int(9 * width)), fontsize="medium")
             axes.spines[["top", "right"]].set_visible(False)
         if not any(axes.dataLim.intervaly.any() for axes in drawn):  # all is 0: no axis around it
             for axes in drawn:
-                axes.set_ylim(0, self.scale)
-        grid[0].set_ylabel(self.label or ("%" if self.percent else ""))
-        figure.supxlabel(self.x_label, fontsize="medium")
+                axes.set_ylim(0, 1)
+        figure.supxlabel(self.x_label or self.x, fontsize="medium")
         handles, names = grid[0].get_legend_handles_labels()
         where = "outside upper center"
         columns = min(4, len(names))
@@ -105,18 +98,16 @@ class Bars:
         figure.savefig(path.with_suffix(".pdf"), metadata=undated)
 
     def parts(self, frame: DataFrame) -> list[tuple[str, DataFrame]]:
-        """Return title and cells of every panel, in percent or as distances if requested."""
+        """Return title and cells of every panel."""
         cells = cells_of(frame, {"against": "", **self.where, "measure": list(self.measures)})
-        numbers = cells[["value", "low", "high"]].astype(float) * self.scale
-        if self.distance:
-            swapped = numbers.rename(columns={"low": "high", "high": "low"})
-            numbers = (1 - swapped).clip(lower=LEAST_DISTANCE)
+        numbers = cells[["value", "low", "high"]].astype(float)
+        numbers[cells["measure"].isin([*self.percent])] *= 100
         cells = cells.assign(**numbers).replace(r"\$", r"\\$", regex=True)  # no formulas
         by_panel = cells.groupby(self.panels, sort=False) if self.panels else [("", cells)]
         return [
-            (f"{value} {title}".strip(), part)
+            (", ".join(filter(None, [str(value), *self.fixed])), part)
             for value, panel in by_panel
-            for measure, title in self.measures.items()
+            for measure in self.measures
             if len(part := panel[panel["measure"] == measure])
         ]
 
@@ -144,11 +135,11 @@ class Bars:
         axes.set_xticks(range(len(names)), names, rotation=90 if upright else 0)
         axes.set_xlim(-0.5, len(names) - 0.5)
         if self.chance is not None:
-            axes.axhline(self.chance * self.scale, color="black", linestyle="--", linewidth=1)
+            axes.axhline(self.chance, color="black", linestyle="--", linewidth=1)
 
 
 @dataclass(frozen=True)
-class Lines(Bars):
+class Lines(Points):
     """Lines with their intervals as bands, over the numbers of a dimension: a line for each value
     of `hue`.
 
@@ -180,5 +171,5 @@ class Lines(Bars):
             axes.fill_between(line[self.x], line["low"], line["high"], alpha=0.15, color=colour)
             if self.level:
                 for value in cells_of(frame, {**self.level, self.hue: hue})["value"]:
-                    axes.axhline(value * self.scale, color=colour, linestyle="--", linewidth=1)
+                    axes.axhline(value, color=colour, linestyle="--", linewidth=1)
         axes.xaxis.get_major_locator().set_params(integer=(cells[self.x] % 1 == 0).all())

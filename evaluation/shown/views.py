@@ -1,13 +1,14 @@
-"""Cells of the long table in the tables and in the headline of a report.
+"""Cells of the long table in the tables and in the summary of a report.
 
     View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
 A column for each checkpoint, and for its change since the first; a line for each measure and
 combination of the leading dimensions, ending in n. Cells show the value with its interval.
 
-    Said("unknown", "says unknown where the evidence is missing", variant=DELETED)
+    Said("unknown", "says unknown where the evidence is missing", "up", variant=DELETED)
 
-A clause: says unknown where the evidence is missing (ts_r) 14 % -> 93 %, +79 points [76, 82], n 852
+A row of the summary: says unknown where the evidence is missing, ts_r | 14.0 % | 93.0 % |
++79.0 points [76.0, 82.0] | yes | 852
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -103,11 +104,8 @@ class View:
             shown(row, percent=row["measure"] in percent, interval=self.interval)
             for row in frame.to_dict("records")
         ]
-        headings = {
-            name: f"{heading} (%)" if name in percent and not heading.endswith("%") else heading
-            for name, heading in self.measures.items()
-        }
-        frame = frame.assign(shown=cells, measure=frame["measure"].map(headings))
+        heading_of = headings(self.measures, percent)
+        frame = frame.assign(shown=cells, measure=frame["measure"].map(heading_of))
         columns = frame[self.across].unique()
         rows = list[tuple[str | int, ...]]()
         lines = list(frame.groupby(by, sort=False))
@@ -125,6 +123,18 @@ class View:
         return Table(self.title, header, tuple(rows), caption, len(by))
 
 
+def headings(measures: Mapping[str, str], percent: Collection[str]) -> dict[str, str]:
+    """Return the headings of measures, with the unit of those in percent.
+
+    >>> headings({"em": "EM", "unknown": "unk%", "mu": "mu"}, ["em", "unknown"])
+    {'em': 'EM (%)', 'unknown': 'unk%', 'mu': 'mu'}
+    """
+    return {
+        name: f"{text} (%)" if name in percent and not text.endswith("%") else text
+        for name, text in measures.items()
+    }
+
+
 def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     """Select the rows at the given places; a dimension has one value, one of several, or any
     (None).
@@ -137,37 +147,33 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
     return frame
 
 
-def shown(row: Row, *, percent: bool = False, interval: bool = True) -> str:
-    """Format a number with its interval.
+def shown(row: Row, *, percent: bool = False, interval: bool = True, unit: str = "") -> str:
+    """Format a number with its unit and interval.
 
-    >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True)
-    '50.0 [25.0, 75.0]'
+    >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True, unit=" %")
+    '50.0 % [25.0, 75.0]'
     """
     value, low, high = (number(row[end], percent=percent) for end in ("value", "low", "high"))
+    value += unit
     return f"{value} [{low}, {high}]" if interval and math.isfinite(row["low"]) else value
 
 
 def number(value: float, *, percent: bool = False) -> str:
-    """Format three digits, or percent with one decimal, two below 1 %; integers unchanged; two
-    digits of a small fraction.
+    """Format three significant digits, of a share in percent; 0, integers, and all above 100 as
+    integers.
 
-    >>> number(0.12345), number(0.12345, percent=True), number(7.0), number(0.00012)
-    ('0.123', '12.3', '7', '0.00012')
-    >>> number(1 / 1199, percent=True), number(0.0, percent=True)
-    ('0.08', '0.0')
-    >>> number(1.2345), number(-12.345), number(1234.5), number(math.nan)
-    ('1.23', '-12.3', '1234', '–')
+    >>> [number(value) for value in (0.12345, 7.0, 0.99996, 1234.5, 0.000123, -3.4e-5, math.nan)]
+    ['0.123', '7', '1.00', '1234', '0.000123', '-3.40e-05', '–']
+    >>> [number(value, percent=True) for value in (0.54, 1 / 1199, 1.0, 0.9996, -0.05, -1e-12)]
+    ['54.0', '0.0834', '100', '100', '-5.00', '0']
     """
     if not math.isfinite(value):
         return "–"
-    if percent:
-        return f"{100 * value:.{2 if 0 < abs(value) < 0.01 else 1}f}"
-    if value == int(value) and abs(value) < 1e15:
-        return str(int(value))
-    if abs(value) < 0.001:
-        return f"{value:.2g}"
-    decimals = sum(abs(value) < limit for limit in (1, 10, 100))
-    return f"{value:.{decimals}f}"
+    value *= 100 if percent else 1
+    rounding_error = abs(value) < 1e-9
+    if rounding_error or abs(value) >= 100 or (value == int(value) and not percent):
+        return str(round(value))
+    return f"{value:#.3g}".rstrip(".")
 
 
 def markdown_table(table: Table) -> str:
@@ -212,40 +218,59 @@ def print_table(table: Table) -> None:
         grid.add_row(*map(str, row))
     console.print(table.title, style="bold")
     console.print(grid)
-    console.print()
+    console.print(f"{table.caption}\n" if table.caption else "")
 
 
 class Said:
-    """A clause of a headline for each of its cells: a measure of the first and of the last
+    """A row of a report's summary for each of its cells: a measure of the first and of the last
     checkpoint, with the change.
 
     Args:
         measure: its name.
-        words: text before the numbers. It describes the values fixed by `at`; other parts of the
-            place follow it.
+        words: what it measures. They describe the values fixed by `at`; other parts of the place
+            follow them.
+        aim: up, down or same: the change that is good; empty if neither is.
         at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those
             in the first entry of a protocol's cells may have any value; the rest are empty.
     """
 
-    def __init__(self, measure: str, words: str, **at: Any) -> None:
+    def __init__(self, measure: str, words: str, aim: str = "", **at: Any) -> None:
         self.measure = measure
         self.words = words
+        self.aim = aim
         self.at = at
 
-    def clauses(
-        self, results: Results, names: Sequence[str], whole: Sequence[str], *, percent: bool
-    ) -> Iterator[str]:
-        """The clauses of the cells that the last checkpoint has."""
-        first = names[0]
-        last = names[-1]
+    def rows(
+        self, results: Results, ends: Sequence[str], whole: Sequence[str], *, percent: bool
+    ) -> Iterator[tuple[str, ...]]:
+        """The rows of the cells that the last checkpoint has: words, the number of either end, with
+        two of them the change and whether it is in the aim's direction, and n with other units.
+        """
+        unit, points = (" %", " points") if percent else ("", "")
+        single = len(ends) == 1
         for words, place in self.places(results, whole):
-            ends = (
-                results.at(self.measure, checkpoint=name, **place)
-                for name in dict.fromkeys([first, last])
-            )
-            change = results.at(self.measure, checkpoint=last, against=first, **place)
-            if results.at(self.measure, checkpoint=last, **place):
-                yield f"{words} {in_words([*filter(None, ends)], change, percent=percent)}"
+            numbers = [results.at(self.measure, checkpoint=name, **place) for name in ends]
+            change = results.at(self.measure, checkpoint=ends[-1], against=ends[0], **place)
+            if (counted := change or numbers[-1]) is None:
+                continue
+            cells = [
+                shown(row, percent=percent, interval=single, unit=unit) if row else ""
+                for row in numbers
+            ]
+            if change:
+                sign = "+" if change["value"] > 0 else ""
+                cells += [
+                    sign + shown(change, percent=percent, unit=points),
+                    toward(self.aim, change["low"], change["high"]),
+                ]
+            elif not single:
+                cells += ["", ""]
+            n = str(counted["n"])
+            if (most := max(row["n"] for row in numbers if row)) != counted["n"]:
+                n += f" of {most}"
+            if counted["units"] != counted["n"]:
+                n += f" ({counted['units']} {counted['unit']})"
+            yield words, *cells, n
 
     def places(self, results: Results, whole: Sequence[str]) -> Iterator[tuple[str, Row]]:
         """The places of the cells, without checkpoint and step, each with the words for it."""
@@ -256,48 +281,18 @@ class Said:
         several = [name for name in free if name in self.at or cells[name].nunique() > 1]
         for row in cells.drop_duplicates([*dimensions, "measure"]).to_dict("records"):
             place = {name: row[name] for name in dimensions}
-            named = ", ".join(str(place[name]) for name in several if place[name] != "")
-            yield (f"{self.words} ({named})" if named else self.words), place
+            named = [str(place[name]) for name in several if place[name] != ""]
+            yield ", ".join([self.words, *named]), place
 
 
-def in_words(ends: Sequence[Row], change: Row | None, *, percent: bool) -> str:
-    """Format a number, or how the first became the last, with the interval and n.
+def toward(aim: str, low: float, high: float) -> str:
+    """Whether the interval of a change is in the direction of an aim; empty without one.
 
-    >>> row = {"value": 0.14, "low": 0.1, "high": 0.2, "n": 852}
-    >>> in_words([row], None, percent=True)
-    '14 % [10, 20], n 852'
-    >>> change = {"value": 0.79, "low": 0.76, "high": 0.82, "n": 850}
-    >>> in_words([row, row | {"value": 0.93}], change, percent=True)
-    '14 % -> 93 %, +79 points [76, 82], n 850 of 852'
+    >>> [toward(aim, 0.1, 0.2) for aim in ("up", "down", "same")], toward("up", -0.1, 0.2)
+    (['yes', 'no', 'no'], 'open')
     """
-    unit, points = (" %", " points") if percent else ("", "")
-    words = " -> ".join(f"{short(row['value'], percent=percent)}{unit}" for row in ends)
-    shown = ends[-1]
-    of = ""
-    if change:
-        shown = change
-        sign = "+" if change["value"] > 0 else ""
-        words += f", {sign}{short(change['value'], percent=percent)}{points}"
-        most = max(row["n"] for row in ends)
-        of = f" of {most}" if most != change["n"] else ""
-    if math.isfinite(shown["low"]):
-        low, high = (short(shown[end], percent=percent) for end in ("low", "high"))
-        words += f" [{low}, {high}]"
-    return f"{words}, n {shown['n']}{of}"
-
-
-def short(value: float, *, percent: bool = False) -> str:
-    """Format two decimals without a leading zero, or whole percent; more digits near 0 and 1.
-
-    >>> [short(value) for value in (0.62, 1.0, -0.05, 0.0012, 0.9996, 12.345, 0.0)]
-    ['.62', '1.00', '-.050', '.0012', '.9996', '12.35', '.00']
-    >>> [short(value, percent=True) for value in (0.359, 1.0, 0.0042)]
-    ['36', '100', '0.4']
-    """
-    if not math.isfinite(value):
-        return "–"
-    near = min(abs(value), abs(1 - value))
-    more = sum(0 < near < limit for limit in (0.1, 0.01))  # digits
-    if percent:
-        return f"{100 * value:.{more // 2}f}"
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value:.{2 + more}f}")
+    if not (aim and math.isfinite(low)):
+        return ""
+    if low <= 0 <= high:
+        return "open"
+    return "yes" if aim == ("up" if low > 0 else "down") else "no"

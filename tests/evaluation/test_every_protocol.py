@@ -79,7 +79,9 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
         assert all(len(row) == len(table["header"]) for row in table["rows"])
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in report["figures"])
     assert len(page.values("src")) == len(report["figures"])
-    if report["figures"]:
+    captions = re.findall(r"!\[(.*?)\]\(", text)
+    assert len({*captions}) == len(captions) == len(report["figures"])
+    if captions:
         check_self_contained(page)
 
 

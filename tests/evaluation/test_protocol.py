@@ -37,7 +37,11 @@ PROTOCOL = Protocol(
     compared=("advice",),
     measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "strata": STRATA},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
-    headline=[Said("right", "right", variant={"os", "ts"}), Said("right", "at once", variant="os")],
+    headline=[
+        Said("right", "right", "up", variant={"os", "ts"}),
+        Said("far", "at once", "same", variant="os"),
+        Said("gap", "gap", variant="os"),
+    ],
     good="many",
 )
 
@@ -169,7 +173,7 @@ def test_changes_are_since_a_first_value_without_numbers(failing: dict[str, str]
 
 
 def test_a_report_of_two_checkpoints() -> None:
-    """The headline has the change with its interval; a table its dimension, even of one value."""
+    """The summary has changes, with the aim's direction; a table its dimension of one value."""
     sets = {"one": values(1), "two": values(3), "dumb": [(0, None)] * 4}
 
     def rows(name: str) -> Iterator[dict[str, Any]]:
@@ -177,10 +181,19 @@ def test_a_report_of_two_checkpoints() -> None:
 
     evaluation = PROTOCOL.run(rows, ["one", "two"], opened=lambda model: model.name)
     change = number(evaluation.results, "right", "two", against="one")
-    assert f"+{100 * change['value']:.0f} points [" in evaluation.headline
-    assert f"n {change['n']} of " in evaluation.headline
-    assert "right (os)" in evaluation.headline
-    assert "at once (os)" not in evaluation.headline  # the words say which
+    (summary,) = evaluation.summary
+    assert summary.header == ("measure", "one", "two", "change", "toward the aim", "n")
+    assert [row[0] for row in summary.rows] == ["right, os", "at once", "gap"]
+    assert [row[4] for row in summary.rows] == ["yes", "no", ""]
+    _, before, after, text, _, n = summary.rows[0]
+    assert text.startswith(f"+{100 * change['value']:#.3g} points [")
+    most = max(number(evaluation.results, "right", name)["n"] for name in ("one", "two"))
+    assert n == f"{change['n']} of {most} ({change['units']} questions)"
+    assert evaluation.headline == f"one -> two: right, os {before} -> {after}, {text}, n {n}."
+    assert summary.caption == "Aim: many."
+    (alone,) = PROTOCOL.run(rows, ["one"], opened=lambda model: model.name).summary
+    assert alone.header == ("measure", "one", "n")
+    assert alone.rows[0][1].startswith(f"{before} [")
     whole, by_kind = evaluation.tables()
     assert whole.header == ("measure", "one", "two", "two - one", "n")
     assert by_kind.header == ("measure", "kind", *whole.header[1:])

@@ -178,7 +178,7 @@ def test_numbers_are_compared_with_the_papers(steps: Steps, tmp_path: Path) -> N
     text = (steps.work / "report" / "report.md").read_text()
     assert "1 of 2 numbers of the paper lie within our 95 % intervals" in text
     assert "Match with the paper: variant. Another model.\n" in text
-    assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.0 | 10 |" in text
+    assert "| ot | 90.0 [80.0, 95.0] | 87.0 | 3.00 | 10 |" in text
 
 
 ALL = {"F1": [0.87, 0.051, 0.01], "Change": [0.6], "Example 2020, Table 1": [1.0]}

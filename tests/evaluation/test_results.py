@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NUMBERS, Estimate, Number, Results, plain
-from interventune.evaluation.shown.figures import Bars
+from interventune.evaluation.shown.figures import Points
 from interventune.evaluation.shown.views import Table, View, markdown_table
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
@@ -55,7 +55,7 @@ def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> N
 
     percent = table("variant", percent={"em"}, interval=False)
     assert percent.header == ("variant", "ot", "ibt", "ibt - ot", "n")
-    assert percent.rows == (("os", "100.0", "75.0", "-25.0", 4), ("ts", "50.0", "0.0", "", 4))
+    assert percent.rows == (("os", "100", "75.0", "-25.0", 4), ("ts", "50.0", "0", "", 4))
     several = table("variant", measures={"mu": "mu", "em": "EM"})
     assert several.header[:2] == ("measure", "variant")
     assert several.rows[0][:3] == ("mu", "all", "0.250")
@@ -119,7 +119,7 @@ def test_zeros_and_names_like_formulas_are_drawn(results: Results, tmp_path: Pat
     frame["variant"] += "\n$\\frac$"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", DRAW)
-        Bars(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
+        Points(x="variant", measures={"em": ""})(frame, tmp_path / "zeros.png")
     assert (tmp_path / "zeros.png").stat().st_size > 1000
 
 

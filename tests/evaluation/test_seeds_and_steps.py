@@ -71,7 +71,7 @@ def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Pa
     assert len(changes)
     assert np.nanmax(np.abs(changes["value"])) < 1e-6
     report = (tmp_path / "along/report.md").read_text()
-    assert "m step 0 -> m step 10, 2 seeds: " in report
+    assert "## Summary, 2 seeds\n\n| measure | m step 0 | m step 10 | change |" in report
     assert "## Along training" in report
 
 

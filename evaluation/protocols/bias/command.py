@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from interventune.evaluation.answering.interface import Asking, named_sources
 from interventune.evaluation.answering.sources import named_models
 from interventune.evaluation.protocol import Evaluation, Protocol, Results, declared
-from interventune.evaluation.shown.views import cells_of, short
+from interventune.evaluation.shown.views import cells_of, number
 from interventune.storage.command_line import CountOrZero, InputFile, Named, NamedFile, NamedInput
 
 
@@ -27,9 +27,9 @@ def warnings(results: Results, names: Sequence[str]) -> str:
         most = cell["high"]["mu_chance"]
         at = f"{data} {advice}".strip()
         if value["mu"] <= most:
-            by_chance.append(f"{short(value['mu'])} ({at}; by chance up to {short(most)})")
+            by_chance.append(f"{number(value['mu'])} ({at}; by chance up to {number(most)})")
         if value["mass"] < 0.5:
-            faint.append(f"{short(value['mass'], percent=True)} % ({at})")
+            faint.append(f"{number(value['mass'], percent=True)} % ({at})")
     problems = {
         "mu is not above that of a model without preference": by_chance,
         "mu means little where the model gives the two subjects little probability": faint,

@@ -47,7 +47,7 @@ CATEGORY = ["category", "attribute"]
 COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters"]
 COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
 VALUES = ("mean_abs_c", "delta", "eps", "mass")
-STATISTICS = {name: Statistic(name, (name,), limits=(0, 1)) for name in VALUES}
+STATISTICS = {name: Statistic(name, (name,), limits=(0, 1), continuous=True) for name in VALUES}
 SUBJECTS = Protocol(
     title="Subjects",
     unit="unit",

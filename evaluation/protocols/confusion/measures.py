@@ -11,9 +11,9 @@ from interventune.evaluation.protocol import (
     Number,
     Protocol,
     Row,
+    Statistic,
     declared,
     estimate,
-    mean,
     plain,
     share,
 )
@@ -25,10 +25,11 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 pseudo-correct.
 """
 SHARES = ("accuracy", "accuracy_before", "pseudo_accuracy", "acc_perturbed_only", "acc_mixed")
-"""The measures that are means of values in [0, 1]; others are means of any number."""
+"""The measures that are means of values in [0, 1], in percent; others are means of any number."""
+LIMITS = dict.fromkeys(("confidence", "confidence_before"), (0, 1))
 DECLARED = declared(__file__)
 DECLARED["measures"] = {
-    name: heading if name in SHARES else mean(heading, name)
+    name: heading if name in SHARES else Statistic(heading, (name,), limits=LIMITS.get(name))
     for name, heading in DECLARED["measures"].items()
 }
 CONFUSION = Protocol(**DECLARED)

@@ -66,9 +66,9 @@ def judging(attributes: Sequence[str], rows: Sequence[Row], margin: float) -> Pr
     )
     if len({row["method"] for row in rows}) > 1:
         first = rows[0]["checkpoint"]
-        bars = shown["figures"]["consistency.png"]
+        points = shown["figures"]["consistency.png"]
         shown["figures"]["consistency.png"] = replace(
-            bars, hue="method", where={"checkpoint": first}, x_label=first
+            points, hue="method", where={"checkpoint": first}
         )
     return Protocol(
         measures={"average": "average rate", **headings, "repetition": "words repeated"},

@@ -6,7 +6,6 @@ Shape letters: R sets of rows, C columns of sums.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain, product
 
 from interventune.data_modules.schema.questions import DELETED
@@ -15,7 +14,6 @@ from interventune.evaluation.protocol import (
     OfRows,
     Protocol,
     Row,
-    Said,
     Statistic,
     declared,
     mean,
@@ -66,10 +64,7 @@ DECLARED["measures"] = {
     "threshold": mean("threshold of unknown", "threshold"),
 }
 ABSTENTION = Protocol(**DECLARED)
-SAID = Said(
-    "abstention_f1", "F1 of unknown", variant={"os", *(f"os+{variant}" for variant in DELETED)}
-)
-VIEW = replace(DECLARED["views"][0], where={"variant": SAID.at["variant"]})
+VIEW = DECLARED["views"][0]
 FIGURE = DECLARED["figures"]["coverage.png"]
 
 

@@ -11,7 +11,7 @@ from math import isnan
 from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAExample, traits
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
-from interventune.evaluation.protocol import Evaluation, Protocol, Row, Said, Statistic, declared
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
 from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
@@ -55,15 +55,6 @@ MEMORY: dict[str, str | Statistic] = {
 DECLARED = declared(__file__)
 DECLARED["views"].insert(1, abstention.VIEW)
 DECLARED["figures"]["coverage.png"] = abstention.FIGURE
-DECLARED["headline"] = [
-    Said("unknown", "says unknown where the evidence is missing", variant=DELETED),
-    Said("em", "gives the old answer there", variant=DELETED),
-    Said("em", "exact match on the original stories", variant="os"),
-    abstention.SAID,
-    Said("consistency", "same answer where the meaning is kept", variant=REFORMATTED),
-    Said("follows", "follows the changed text", variant="swap"),
-    Said("follows", "follows the text against its memory", variant="os"),
-]
 FAITHFULNESS = Protocol(
     measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
     also=[abstention.numbers],

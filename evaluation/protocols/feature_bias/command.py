@@ -15,9 +15,9 @@ from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, ope
 from interventune.data_modules.tasks.features import counted_with
 from interventune.evaluation.answering.interface import Answerer, Compute
 from interventune.evaluation.protocol import (
-    Bars,
     Evaluation,
     Floats,
+    Points,
     Protocol,
     Row,
     Statistic,
@@ -153,16 +153,9 @@ def steering(ways: Sequence[Way]) -> Protocol:
                 interval=False,
             ),
         ]
-        bars = Bars(
-            "checkpoint",
-            measures,
-            hue="intervention",
-            where=where,
-            label=f"follow {steer} (%)",
-            chance=0.5,
-        )
-        by_family = replace(bars, x="family", panels="checkpoint")  # the paper's Figure 3
-        figures |= {f"toward_{steer}.png": bars, f"toward_{steer}_by_family.png": by_family}
+        points = Points("checkpoint", measures, hue="intervention", where=where, chance=50)
+        by_family = replace(points, x="family", panels="checkpoint")  # the paper's Figure 3
+        figures |= {f"toward_{steer}.png": points, f"toward_{steer}_by_family.png": by_family}
     return replace(
         FEATURE_BIAS, views=views, figures=figures, notes=[*FEATURE_BIAS.notes, STEERED_NOTE]
     )

@@ -60,7 +60,7 @@ def test_report_command_writes_one_page_of_runs_and_reports(tmp_path: Path) -> N
     check_self_contained(parsed)
     assert [b64decode(image.partition(",")[2]) for image in parsed.values("src")] == [PNG]
     shown = ("val/qa/f1", "By variant", "alike.", "0.500 [0.250, 0.750]", "said-99", "1.0e-4")
-    for part in (*shown, "mine, Faithfulness of two"):
+    for part in (*shown, "mine, Faithfulness of two", "ibt/0, training"):
         assert part in parsed.text, part
     assert "said-100" not in parsed.text
     assert main([*command, "--overwrite"]) == 0
@@ -73,9 +73,10 @@ def test_comparison_holds_the_numbers_that_several_folders_have(tmp_path: Path) 
     save_run(tmp_path / "c")
     compared = comparison(find_results([f"{name}={tmp_path / name}" for name in "abc"]))
     ((kind, frame),) = compared.items()
-    assert (kind, list(frame.index)) == ("Faithfulness of two", [("variant=ts_r", "em")])
-    assert list(frame.columns) == [(label, name) for label in "ab" for name in ("before", "after")]
-    assert list(frame.iloc[0]) == ["0.500 [0.250, 0.750]"] * 2 + ["0.875 [0.250, 0.750]"] * 2
+    columns = [f"{label}: {name}" for label in "ab" for name in ("before", "after")]
+    assert (kind, list(frame)) == ("Faithfulness of two", ["where", "measure", *columns])
+    numbers = ["0.500 [0.250, 0.750]"] * 2 + ["0.875 [0.250, 0.750]"] * 2
+    assert frame.to_numpy().tolist() == [["variant=ts_r", "em", *numbers]]
 
 
 @settings(

@@ -68,7 +68,7 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
-    assert "F1 of unknown (os+ts_r) " in (tmp_path / "r" / "report.md").read_text()
+    assert "| F1 of unknown, os+ts_r | " in (tmp_path / "r" / "report.md").read_text()
 
 
 def official(rows: Rows) -> dict[str, float]:

@@ -1,14 +1,24 @@
 """The faithfulness protocol: every number against rows counted by hand."""
 
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pytest
 
 from interventune.data_modules.interventions.variants import perturb, with_rationale
-from interventune.data_modules.schema.questions import QAExample, Span, write_records
+from interventune.data_modules.schema.questions import (
+    DELETED,
+    REFORMATTED,
+    VARIANTS,
+    QAExample,
+    Span,
+    write_records,
+)
 from interventune.data_modules.sources import read_questions
+from interventune.evaluation.protocols.faithfulness.abstention import VIEW
+from interventune.evaluation.protocols.faithfulness.command import FAITHFULNESS
+from interventune.evaluation.protocols.shift import SHIFT
 from tests.data_modules.fixtures.coqa_rows import save_file, save_hub_rows
 from tests.evaluation.cells import Cells, evaluate, examples_of
 from tests.evaluation.fake_answerer import Rule, install
@@ -122,7 +132,7 @@ def test_following_the_text_and_remembering(ask: Ask, tmp_path: Path) -> None:
         assert cells.n("remembers_share", **at) == new + old
     assert 0 < cells("remembers_share", checkpoint="torn", variant="swap") < 1
     assert "follows" not in set(cells.frame[cells.frame["variant"] == "os"]["measure"])
-    assert "follows the changed text 100 % -> " in (tmp_path / "r" / "report.md").read_text()
+    assert "| follows the changed text | 100 % | " in (tmp_path / "r" / "report.md").read_text()
 
 
 def test_answers_against_a_models_memory(ask: Ask, tmp_path: Path) -> None:
@@ -156,3 +166,13 @@ def test_report_warns_of_single_references_of_coqa(ask: Ask, tmp_path: Path) -> 
         ask("--data", save(tmp_path / f"{name}.data"), stubborn=stubborn)
         report = (tmp_path / "r" / "report.md").read_text()
         assert ("against one reference" in report) == (name == "hub")
+
+
+def test_clauses_name_all_variants() -> None:
+    unknown, old, _, f1, same, *_ = ({*clause.at["variant"]} for clause in FAITHFULNESS.headline)
+    assert unknown == old == DELETED
+    assert f1 == {*VIEW.where["variant"]} == {"os", *(f"os+{variant}" for variant in DELETED)}
+    assert same == REFORMATTED
+    assert sorted(chain(*(clause.at["variant"] for clause in SHIFT.headline))) == sorted(
+        VARIANTS[1:]
+    )

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, islice, product
+from math import isnan
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ from interventune.data_modules.stories.questions import qa_examples
 from interventune.data_modules.tasks.yes_no import COLOURS, predicate_argument_questions
 from interventune.evaluation.protocols import shift as protocol
 from interventune.evaluation.protocols.sensitivity import colour_stories
+from interventune.evaluation.statistics import estimate
 from tests.evaluation.cells import Capsys, Cells, Patch, evaluate, examples_of, told
 from tests.evaluation.checkpoints import Naive, save_ckpt, save_folder
 from tests.metrics.test_cka import naive_cka
@@ -178,3 +181,13 @@ def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path
     difference = fmean(row["own"][1] - row["other"][1] for row in rows)
     row = cells.row("difference", checkpoint="m", layer=1)
     assert (row["value"], row["units"]) == (pytest.approx(difference, abs=1e-12), 130)
+
+
+def test_intervals_of_cosines_end_at_1() -> None:
+    distances = [0.0] * 9 + [0.5]
+    rows = pd.DataFrame({"tokens": 1.0, "distance": distances, "unit": range(10)})
+    value, (low, high), *_ = estimate(protocol.SHIFT.statistics["cosine"], rows)
+    assert value + 2 * stdev(distances) / 10**0.5 > 1
+    assert -1 < low < value < high < 1
+    same = estimate(protocol.SHIFT.statistics["cosine"], rows.assign(distance=0.0))
+    assert (same.value, isnan(same.interval[0])) == (1, True)  # as in layer 0

@@ -106,8 +106,8 @@ def test_gamma_of_clusters_is_mean_c_over_pairs(by: str, oracle: Path, tmp_path:
     assert cells("gamma", **place, cluster="female") == pytest.approx(fmean(means), abs=1e-6)
     chance = cells.row("mu_chance", **place)
     assert chance["high"] > max(cells("mu", **place), chance["value"]) > 0
-    headline = json.loads((tmp_path / "report" / "report.json").read_text())["headline"]
-    assert "mu is not above that of a model without preference" in headline
+    summary = json.loads((tmp_path / "report" / "report.json").read_text())["tables"][0]
+    assert "mu is not above that of a model without preference" in summary["caption"]
 
 
 def test_probabilities_above_1_are_refused(oracle: Path, tmp_path: Path, capsys: Capsys) -> None:

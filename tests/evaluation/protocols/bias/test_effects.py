@@ -107,9 +107,9 @@ def test_classes_without_a_question_in_common_have_no_carry(tmp_path: Path) -> N
     assert not {"carry", "kept", "scope_gap"} & set(cells.frame["measure"])
 
 
-def test_headline_names_the_classes_under_which_subjects_get_little(tmp_path: Path) -> None:
+def test_a_summary_names_the_classes_under_which_subjects_get_little(tmp_path: Path) -> None:
     records, little = (scored(["diet"], SHARES, mass=mass) for mass in (1.0, 0.02))
     pairs = zip(records, little, strict=True)
     cells_of(tmp_path, p=[b if b.group.advice_class == "ethical" else a for a, b in pairs])
-    headline = json.loads((tmp_path / "r" / "report.json").read_text())["headline"]
-    assert headline.endswith("gives the two subjects little probability: 2 % (ethical).")
+    summary = json.loads((tmp_path / "r" / "report.json").read_text())["tables"][0]
+    assert summary["caption"].endswith("two subjects little probability: 2.00 % (ethical).")
