@@ -92,8 +92,8 @@ def verdicts(
     rows: pd.DataFrame, _: Sequence[str], attributes: Sequence[str], margin: float
 ) -> Iterator[Number]:
     """Yield comparisons of the rates of each system, and verdicts."""
-    rows = rows.dropna(subset="scores").infer_objects()
-    frame = rows.assign(**pd.DataFrame([*rows["scores"]], rows.index))
+    scored = rows.dropna(subset="scores").to_dict("records")
+    frame = pd.DataFrame([{**row, **row["scores"]} for row in scored])
     for (checkpoint, method), system in frame.groupby(["checkpoint", "method"], sort=False):
         place = {"checkpoint": checkpoint, "method": method}
         rates: dict[Domain, DomainRates] = {}
