@@ -31,8 +31,8 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
         call(COMMANDS[name].function, vars(arguments))
         return
     output: Path | None = arguments.output
-    work = output and Path(f"{output.resolve()}.work.jsonl")
     report = None if rank else output
+    work = report and Path(f"{report.resolve()}.work.jsonl")
     with claimed(report, overwrite=arguments.overwrite) if report else nullcontext():
         with process_group(arguments.device, work) as device:
             evaluation = evaluated(name, vars(arguments), device=device)

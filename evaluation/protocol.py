@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from .answering.interface import Ability, Compute, open_answerer
 from .answering.sources import Model, by_label, named_models
-from .answering.work import once
+from .answering.work import StoredRows, once
 from .report import Evaluation, failure_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
@@ -47,8 +47,9 @@ class Protocol:
     Args:
         title: heading of the report.
         measures: field to heading, for means of values in [0, 1]; or other statistics by name.
-        also: functions of all rows and the checkpoints' names to numbers that are not statistics of
-            cells.
+        also: functions of the table of all rows and the checkpoints' names to numbers that are not
+            statistics of cells.
+        more: other fields of rows that `also` needs.
         unit: the field or fields of a row whose rows are not independent: the unit of intervals.
         by: the dimensions: columns of results.csv after `checkpoint` and `against`.
         cells: ways of splitting rows into cells, each a tuple of dimensions. The first is the
@@ -79,6 +80,7 @@ class Protocol:
     _: KW_ONLY
     measures: Mapping[str, str | Statistic]
     also: Sequence[Numbers] = ()
+    more: Sequence[str] = ()
     unit: str | tuple[str, ...]
     by: tuple[str, ...] = ()
     cells: Sequence[tuple[str, ...]] = ((),)
@@ -126,24 +128,35 @@ class Protocol:
         Raises:
             ValueError: a model cannot be used, or none answers.
         """
+        import pandas as pd
+
         models = named_models(checkpoint)
         names = [*dict.fromkeys(model.name for model in models)]
-        every = list[Row]()
+        examples = StoredRows()
+        columns = {name: list[Any]() for name in (*self.fields[2], "step", *self.more)}
         identities = dict[str, Any]()
         for label, model in by_label(models).items():
 
-            def made(model: Model = model) -> tuple[Any, list[Row]]:
+            def made(model: Model = model) -> Iterator[Any]:
                 answerer = opened(model) if opened else open_answerer(model.path, asking, need=need)
-                return getattr(answerer, "identity", None), [*rows(answerer)]
+                yield getattr(answerer, "identity", None)
+                yield from rows(answerer)
 
-            identity, own = once(model.path, made)
+            own = once(model.path, made)
+            if identity := next(own):
+                identities[label] = identity
             place: Row = {"checkpoint": model.name}
             place |= {"run": model.seed} if model.seed else {}
             place |= {"step": model.step} if model.step is not None else {}
-            every += ({**place, **row} for row in own)
-            identities |= {label: identity} if identity else {}
+            for row in own:
+                examples.keep(row := {**place, **row})
+                for name, column in columns.items():
+                    column.append(row.get(name))
+        # Of a name with one checkpoint, whose seed is not known, `run` is empty.
+        every = pd.DataFrame(columns, dtype=object).dropna(axis=1, how="all").fillna({"run": ""})
+        del columns
         about = {"identities": identities} if identities else {}
-        return self.report(self.results(every, names), every, names, about)
+        return self.report(self.results(every, names), every, examples, names, about)
 
     @cached_property
     def statistics(self) -> dict[str, Statistic]:
@@ -156,19 +169,30 @@ class Protocol:
             statistics["failed"] = share("without an answer", "failed")
         return statistics
 
-    def results(self, rows: Sequence[Row], names: Sequence[str]) -> Results:
+    @cached_property
+    def fields(self) -> tuple[list[str], list[str], list[str]]:
+        """The fields of a row that identify its unit and its question, and all that `numbers`
+        needs.
+        """
+        unit = [self.unit] if isinstance(self.unit, str) else [*self.unit]
+        item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
+        fields = (statistic.fields for statistic in self.statistics.values())
+        every = chain(["checkpoint", "run", "failure"], self.by, unit, item, *fields)
+        return unit, [*item], [*dict.fromkeys(every)]
+
+    def results(self, rows: DataFrame, names: Sequence[str]) -> Results:
         """Compute all numbers of these checkpoints."""
-        if any("step" in row for row in rows):
+        if "step" in rows:
             along = numbers_along(rows, names, self.every)
             return Results(("step", *self.by), self.units, along)
         return Results(self.by, self.units, self.every(rows, names))
 
-    def every(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+    def every(self, rows: DataFrame, names: Sequence[str]) -> Iterator[Number]:
         """Yield all numbers of checkpoints, those that are not statistics of cells too."""
         for numbers in (self.numbers, *self.also):
             yield from numbers(rows, names)
 
-    def numbers(self, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+    def numbers(self, rows: DataFrame, names: Sequence[str]) -> Iterator[Number]:
         """Yield every cell of every checkpoint, then its changes along each compared dimension."""
         frame = self.frame(rows)
         starts = {"checkpoint": names[0]} | {
@@ -180,7 +204,7 @@ class Protocol:
             members = frame[(frame[finer] != "").all(axis=1)]
             pairs = [pair for start in starts.items() for pair in compared(members, *start, by)]
             for measure, statistic in self.statistics.items():
-                counted = members.dropna(subset=list(statistic.fields))
+                counted = members.loc[members[[*statistic.fields]].notna().all(axis=1), by]
                 # A measure is reported where any checkpoint has it.
                 cells = {key[1:] for key, _ in counted.groupby(by, sort=False)}
                 for key, part in members.groupby(by, sort=False):
@@ -192,54 +216,48 @@ class Protocol:
                     if change.n or estimate(statistic, other).n:
                         yield Number(measure, place, change, self.units)
 
-    def frame(self, rows: Sequence[Row]) -> DataFrame:
+    def frame(self, rows: DataFrame) -> DataFrame:
         """Return the data for numbers, per row: its dimensions, its fields as float64 (NaN: none),
         `failed`, `unit`, and as the index its question.
         """
-        import pandas as pd
-
-        unit = (self.unit,) if isinstance(self.unit, str) else self.unit
-        item = self.item or (*unit, *(name for name in self.by if name not in self.compared))
+        unit, item, columns = self.fields
         statistics = self.statistics.values()
         fields = {name for statistic in statistics for name in statistic.fields}
         numeric = {name for one in statistics if one.numeric for name in one.fields}
-        columns: dict[str, Any] = {
-            name: ["" if row.get(name) is None else row[name] for row in rows]
-            for name in ("checkpoint", *self.by)
-        }
-        columns |= {name: [row.get(name) for row in rows] for name in fields}
-        if any("run" in row for row in rows):
-            columns["run"] = [row.get("run", "") for row in rows]
-        columns["failed"] = ["failure" in row for row in rows]
-        columns["unit"] = [tuple(row[name] for name in unit) for row in rows]
+        frame = rows.reindex(columns=columns).reset_index(drop=True)
+        frame["failed"] = frame["failure"].notna()
+        frame = frame.where(frame.notna() | frame.columns.isin(fields), "")
         lists = [
             name
-            for name, values in columns.items()
-            if any(isinstance(value, list) for value in values)
+            for name, column in frame.items()
+            if column.dtype == object and any(isinstance(value, list) for value in column)
         ]
-        single = [name for name in item if name not in lists]
-        columns["item"] = [tuple(row.get(name, "") for name in single) for row in rows]
-        frame = pd.DataFrame(columns)
         if lists:
             frame = frame.explode(lists, ignore_index=True)
         frame = frame.astype(dict.fromkeys([*numeric, "failed"], "float64"))
-        parts = ["item", *(name for name in lists if name in item)]
-        question = frame.groupby(parts, sort=False).ngroup()
-        alike = [name for name in ("checkpoint", "run", *self.compared) if name in frame]
-        again = frame.groupby([*alike, question]).cumcount()
+        frame["unit"] = frame.groupby(unit, sort=False).ngroup()
+        question = frame.groupby(item, sort=False).ngroup()
+        again = frame.groupby(["checkpoint", "run", *self.compared, question]).cumcount()
+        if (frame["run"] == "").all():
+            del frame["run"]
         return frame.set_index(question + again * (question.max() + 1))
 
     def report(
-        self, results: Results, rows: Sequence[Row], names: Sequence[str], about: Mapping[str, Any]
+        self,
+        results: Results,
+        rows: DataFrame,
+        examples: Iterable[Row],
+        names: Sequence[str],
+        about: Mapping[str, Any],
     ) -> Evaluation:
-        """Make the evaluation from finished numbers: `rows` of all examples, `names` of the
-        checkpoints, of which the first is compared with the others, and `about` as for
-        `Evaluation`.
+        """Make the evaluation from finished numbers: the table of all `rows`, `names` of the
+        checkpoints, of which the first is compared with the others, and `examples` and `about` as
+        for `Evaluation`.
         """
         shares = {name for name, statistic in self.statistics.items() if statistic.share}
         headings = {name: statistic.heading for name, statistic in self.statistics.items()}
         without = headings.pop("failed", "")
-        failed = {"failed": without} if any("failure" in row for row in rows) else {}
+        failed = {"failed": without} if "failure" in rows else {}
         views = [
             replace(
                 view,
@@ -286,7 +304,7 @@ class Protocol:
                 failure_note(rows, self.failures),
             ],
             drawn,
-            rows,
+            examples,
             self.console,
             shown,
             summary,

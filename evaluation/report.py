@@ -8,6 +8,8 @@ report.json     all of this but the examples as data, with the command, the code
 versions
 """
 
+from __future__ import annotations
+
 import fcntl
 import json
 import logging
@@ -59,7 +61,7 @@ class Evaluation:
 
     title: str
     results: Results
-    views: Sequence[Callable[["DataFrame"], Table]]
+    views: Sequence[Callable[[DataFrame], Table]]
     about: Mapping[str, Any] = field(default_factory=dict)
     headline: str = ""
     notes: Sequence[str] = ()
@@ -195,22 +197,21 @@ def source_record(source: str | Path) -> dict[str, str]:
     return {"path": str(source), "sha256": source_digest(source)}
 
 
-def failure_note(rows: Iterable[Row], counted: str) -> str:
-    """Describe unanswered questions, rows with the field `failure`, the reason, in a paragraph;
+def failure_note(rows: DataFrame, counted: str) -> str:
+    """Describe unanswered questions, rows with a `failure`, the reason, in a paragraph;
     empty if there are none. Log those of checkpoints with many. ValueError: no checkpoint answered
     anything.
 
     Args:
-        rows: of all examples.
+        rows: all.
         counted: a plural noun for what the reasons count.
     """
-    reasons: dict[str, Counter[str]] = {}
-    for row in rows:
-        reasons.setdefault(row["checkpoint"], Counter())[row.get("failure", "")] += 1
+    if "failure" not in rows:
+        return ""
+    by_checkpoint = rows["failure"].fillna("").groupby(rows["checkpoint"], sort=False)
+    reasons = {name: Counter(part) for name, part in by_checkpoint}
     answered = {name: counts.pop("", 0) for name, counts in reasons.items()}
     texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
-    if not texts:
-        return ""
     parts = "; ".join(texts.values())
     if not any(answered.values()):
         raise ValueError(f"there is not one answer, so no report was written; {parts}")

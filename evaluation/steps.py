@@ -7,32 +7,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .results import Number, Results, Row
+from .results import Number, Results
 from .shown.views import Said, cells_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-Numbers = Callable[[Sequence[Row], Sequence[str]], Iterable[Number]]
-"""Computes all numbers of rows, given the names of their checkpoints."""
+Numbers = Callable[["DataFrame", Sequence[str]], Iterable[Number]]
+"""Computes all numbers of a table of rows, given the names of their checkpoints."""
 
 
-def numbers_along(rows: Sequence[Row], names: Sequence[str], numbers: Numbers) -> Iterator[Number]:
+def numbers_along(rows: DataFrame, names: Sequence[str], numbers: Numbers) -> Iterator[Number]:
     """Yield all numbers of each step, then the changes since the first step of each name."""
-    parts: dict[Any, list[Row]] = {}
-    for row in rows:
-        parts.setdefault(row.get("step", ""), []).append(row)
+    import pandas as pd
+
+    parts = dict(iter(rows.fillna({"step": ""}).groupby("step", sort=False)))
     steps = sorted(parts, key=lambda step: step or 0)
     for step in steps:
         for number in numbers(parts[step], names):
             yield number._replace(place={**number.place, "step": step})
     for name in names:
-        own = {step: [row for row in parts[step] if row["checkpoint"] == name] for step in steps}
-        first, *later = (step for step in steps if own[step])
+        own = {step: part[part["checkpoint"] == name] for step, part in parts.items()}
+        first, *later = (step for step in steps if len(own[step]))
         against = f"step={first}"
-        start = [{**row, "checkpoint": against} for row in own[first]]
+        start = own[first].assign(checkpoint=against)
         for step in later:
-            for number in numbers([*start, *own[step]], [against, name]):
+            for number in numbers(pd.concat([start, own[step]]), [against, name]):
                 if number.place.get("against") == against:
                     yield number._replace(place={**number.place, "step": step})
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, Literal
 
+import pandas as pd
 import torch
 
 from .data_modules.schema.groups import ADVICE_CLASSES
@@ -76,7 +77,7 @@ class Groups:
         for name in names:
             scored = with_scores(self.rows, snapshots[name]["bias"])
             rows += [{"checkpoint": name, **row} for row in scored]
-        groups = with_units(table(rows))
+        groups = with_units(table(pd.DataFrame(rows)))
         for advice in ADVICE_CLASSES:
             members = groups[groups["class"] == advice]
             pairs = [*compare(members, names, {"class": advice})]
@@ -163,17 +164,22 @@ class Questions:
         """Yield the numbers of snapshots; others are compared with START."""
         names = [*snapshots]
         answers, stories = (
-            [{"checkpoint": name, **row} for name in names for row in snapshots[name].get(part, ())]
+            pd.DataFrame(
+                {"checkpoint": name, **row}
+                for name in names
+                for row in snapshots[name].get(part, ())
+            )
             for part in ("qa", "shift")
         )
-        for number in QA.numbers([row for row in answers if row["variant"] == "os"], names):
-            yield f"val/qa/{self.name}{number.measure}", number
-        counted = [*counted_rows(answers)]
-        for number in ABSTENTION.numbers(counted, names):
-            variant = number.place["variant"]
-            measure = number.measure.removeprefix("abstention_")
-            place = "" if variant == counted[0]["variant"] else f"{variant}/"
-            yield f"val/abstention/{self.name}{place}{measure}", number
+        for number in QA.numbers(answers, names):
+            if number.place["variant"] == "os":
+                yield f"val/qa/{self.name}{number.measure}", number
+        for counted in counted_rows(answers):
+            for number in ABSTENTION.numbers(counted, names):
+                variant = number.place["variant"]
+                measure = number.measure.removeprefix("abstention_")
+                place = "" if variant == counted["variant"].iloc[0] else f"{variant}/"
+                yield f"val/abstention/{self.name}{place}{measure}", number
         for number in chain(COSINES.numbers(stories, names), self.similarity(snapshots[NOW])):
             embedding = EMBEDDINGS[number.place["embedding"]]
             variant = number.place["variant"]

@@ -38,8 +38,8 @@ from interventune.storage.progress import progress
 from .interface import Answerer, Compute
 from .work import shared, stored
 
-GROUPS_AT_ONCE = 8192
-"""Number of groups tokenised at a time: about 100 MB."""
+AT_ONCE = 8192
+"""Number of groups or questions tokenised at a time: about 100 MB."""
 
 Held = tuple[Any, Any, dict[str, Any]]
 """A model on its device, its tokenizer, and options of its encoding."""
@@ -163,9 +163,11 @@ class QuestionCheckpoint(Checkpoint):
         abstain = self.may_abstain
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
-        # Other processes number their questions from 0, too.
-        for i, answer in enumerate(self.spans(examples, may_abstain=abstain, what=what)):
-            yield answer._replace(example=i)
+        for first in range(0, len(examples), AT_ONCE):
+            part = self.spans(examples[first : first + AT_ONCE], may_abstain=abstain, what=what)
+            # Other processes number their questions from 0, too.
+            for i, answer in enumerate(part, first):
+                yield answer._replace(example=i)
 
     @shared
     @torch.inference_mode()
@@ -246,8 +248,8 @@ class QuestionCheckpoint(Checkpoint):
         tokens = self.batch_size * self.encoding.max_length
         parts = list[Tensor]()  # part by part, to keep little more than the scores in memory
         with self.autocast():  # one context, in which weights are cast to bfloat16 only once
-            for at in range(0, max(1, len(groups)), GROUPS_AT_ONCE):
-                data = GroupSet(groups[at : at + GROUPS_AT_ONCE], self.tokenizer, self.encoding)
+            for at in range(0, max(1, len(groups)), AT_ONCE):
+                data = GroupSet(groups[at : at + AT_ONCE], self.tokenizer, self.encoding)
                 log_prob_RSE = self.model.score_rows(data, tokens=tokens, what=what)
                 self.require_finite(log_prob_RSE.abs().flatten())
                 parts.append(log_prob_RSE)

@@ -17,10 +17,11 @@ from datetime import timedelta
 from functools import cached_property, wraps
 from itertools import chain
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any, TypeVar, cast
 
 from interventune.models.language.text_models import TextFailure
-from interventune.storage.documents import load_json, plain_json, write_text
+from interventune.storage.documents import atomic_text, plain_json
 from interventune.storage.finished_work import FinishedWork, work_key
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -105,17 +106,42 @@ def process_group(device: str, work: Path | None = None, rows: Path | None = Non
         dist.destroy_process_group()
 
 
-def once(path: str, make: Callable[[], tuple[Any, list[Any]]]) -> tuple[Any, list[Any]]:
-    """Return what `make` makes of the model at `path`; with a folder for rows, as plain JSON, which
-    is stored there until the model changes.
+class StoredRows:
+    """Rows in a temporary file, where rows of whole models or finished work are stored; every loop
+    reads them anew.
+    """
+
+    def __init__(self) -> None:
+        processes = current.get(Processes())
+        folder = processes.rows or (processes.path and processes.path.parent)
+        self.file = TemporaryFile("w+", dir=folder)  # noqa: SIM115
+
+    def keep(self, row: Any) -> None:
+        """Add a row."""
+        self.file.write(as_line(row))
+
+    def __iter__(self) -> Iterator[Any]:
+        self.file.seek(0)
+        return map(json.loads, self.file)
+
+
+def as_line(value: Any) -> str:
+    """Return a line of JSON, with NaN and infinities."""
+    return json.dumps(value, default=plain_json) + "\n"
+
+
+def once(path: str, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    """Return what `make` yields for the model at `path`; with a folder for rows, as plain JSON,
+    which is stored there until the model changes.
     """
     folder = current.get(Processes()).rows
     if folder is None:
         return make()
-    file = rows_file(folder, path)
-    if not file.exists():
-        write_text(file, json.dumps(plain_json(make())))
-    return load_json(file, tuple[Any, list[Any]])
+    stored = rows_file(folder, path)
+    if not stored.exists():
+        with atomic_text(stored) as file:
+            file.writelines(map(as_line, make()))
+    return map(json.loads, stored.open())
 
 
 def rows_file(folder: Path, path: str) -> Path:
@@ -126,10 +152,12 @@ def rows_file(folder: Path, path: str) -> Path:
     local = Path(path.removeprefix("hf:"))
     files = [file for file in [local, *local.glob("*")] if file.is_file()]
     if not files:
-        of_path = folder.glob(f"{name}-*.json")
-        return max(of_path, key=lambda file: file.stat().st_mtime, default=folder / f"{name}-.json")
+        of_path = folder.glob(f"{name}-*.jsonl")
+        return max(
+            of_path, key=lambda file: file.stat().st_mtime, default=folder / f"{name}-.jsonl"
+        )
     stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted(files)]
-    return folder / f"{name}-{work_key(files=stats)[:16]}.json"
+    return folder / f"{name}-{work_key(files=stats)[:16]}.jsonl"
 
 
 def local_device(device: str) -> str:

@@ -13,6 +13,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -136,11 +137,14 @@ def report_section(label: str, folder: Path) -> Section:
 
     content = load_json(folder / "report.json", _Report)
     figures = {name: read_bytes(folder / Path(name).name) for name in content["figures"]}
-    rows = [row for _, row in json_lines(folder / "examples.jsonl")]
     number_of = dict[str, int]()
     # Variants and checkpoints of a question are next to each other.
-    rows.sort(key=lambda row: number_of.setdefault(str(row.get("id")), len(number_of)))
-    examples = pd.DataFrame([*map(readable, rows[:EXAMPLES])], dtype=object)
+    rows = nsmallest(
+        EXAMPLES,
+        (row for _, row in json_lines(folder / "examples.jsonl")),
+        lambda row: number_of.setdefault(str(row.get("id")), len(number_of)),
+    )
+    examples = pd.DataFrame([*map(readable, rows)], dtype=object)
     about = json.dumps(content["about"], indent=1, ensure_ascii=False)
     return Section(
         label,

@@ -20,6 +20,7 @@ class Declaration(TypedDict, total=False):
     unit: str | tuple[str, ...]
     units: str
     item: tuple[str, ...]
+    more: tuple[str, ...]
     by: tuple[str, ...]
     cells: list[tuple[str, ...]]
     compared: tuple[str, ...]

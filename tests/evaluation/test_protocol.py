@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from statistics import fmean
 from typing import Any
 
@@ -58,8 +59,8 @@ def answered(checkpoint: str, values: Sequence[tuple[int, float | None]], **more
 
 
 def results(*parts: Rows) -> Results:
-    rows = [row for part in parts for row in part]
-    return PROTOCOL.results(rows, list(dict.fromkeys(row["checkpoint"] for row in rows)))
+    rows = pd.DataFrame(chain(*parts))
+    return PROTOCOL.results(rows, [*rows["checkpoint"].unique()])
 
 
 def number(results: Results, measure: str, checkpoint: str, **place: str) -> dict[str, Any]:

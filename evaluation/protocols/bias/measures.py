@@ -65,7 +65,7 @@ LEAST = 1e-6
 
 
 def numbers(
-    rows: Sequence[Row], names: Sequence[str], planted_seed: int | None = None
+    rows: DataFrame, names: Sequence[str], planted_seed: int | None = None
 ) -> Iterator[Number]:
     """Yield the numbers of each data set that are not means of rows."""
     for data, groups in table(rows).groupby("data", sort=False):
@@ -83,13 +83,14 @@ def numbers(
         yield from effects(groups, names, {"data": data})
 
 
-def table(rows: Sequence[Row]) -> DataFrame:
+def table(rows: DataFrame) -> DataFrame:
     """Return the groups of all rows by key; `question` is the key without the advice. With several
     seeds, a key has a row for the `run` of each.
     """
-    seeds = ["run"] if any("run" in row for row in rows) else []
-    groups = pd.DataFrame(rows, columns=[*COLUMNS, *seeds]).set_index("key", drop=False)
-    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain", "run"], ""))
+    seeds = rows.columns.intersection(["run"])
+    groups = pd.DataFrame(rows, columns=[*COLUMNS, *seeds], dtype=object)
+    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
+    groups = groups.infer_objects().set_index("key", drop=False)
     return groups.assign(
         question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
     )
@@ -159,12 +160,11 @@ def of_subjects(groups: DataFrame, names: Sequence[str], kind: str = "subject") 
     if groups.empty:
         return
     sides = pd.concat([by_subject(groups[groups["checkpoint"] == name], kind) for name in names])
-    rows = sides.to_dict("records")
     cell = (*CELL, kind)
     overall = replace(SUBJECTS, units=groups["units"].iloc[0], cells=[cell])
-    yield from overall.numbers(rows, names)
+    yield from overall.numbers(sides, names)
     of_each = replace(SUBJECTS, unit="question", units="questions", cells=[(*cell, *CATEGORY)])
-    yield from of_each.numbers(rows, names)
+    yield from of_each.numbers(sides, names)
 
 
 def by_subject(groups: DataFrame, kind: str = "subject") -> DataFrame:

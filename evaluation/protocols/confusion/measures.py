@@ -35,14 +35,14 @@ DECLARED["measures"] = {
 CONFUSION = Protocol(**DECLARED)
 
 
-def tests_and_hits(rows: Sequence[Row], _: Sequence[str], chance: float) -> Iterator[Number]:
+def tests_and_hits(rows: pd.DataFrame, _: Sequence[str], chance: float) -> Iterator[Number]:
     """Yield the numbers that are not means of rows: hits@k, standard errors of means over trials,
     and two-sided p of t tests over questions (section 3.1.2): of the confidence against chance, and
     against that before; of the difference between no question and a wrong one.
     """
     accuracy = np.nan
     by = ["checkpoint", *CELL]
-    for key, group in pd.DataFrame(rows).groupby(by, sort=False):
+    for key, group in rows.infer_objects().groupby(by, sort=False):
         cell: Row = dict(zip(by, key, strict=True))
         seeds = group["run"].nunique() if "run" in group else 1
         whole: Row = {**cell, "seeds": seeds}

@@ -89,10 +89,11 @@ def flags(scores: Mapping[str, float], attributes: Sequence[str]) -> dict[str, f
 
 
 def verdicts(
-    rows: Sequence[Row], _: Sequence[str], attributes: Sequence[str], margin: float
+    rows: pd.DataFrame, _: Sequence[str], attributes: Sequence[str], margin: float
 ) -> Iterator[Number]:
     """Yield comparisons of the rates of each system, and verdicts."""
-    frame = pd.DataFrame([{**row, **row["scores"]} for row in rows if "scores" in row])
+    scored = rows.dropna(subset="scores").to_dict("records")
+    frame = pd.DataFrame([{**row, **row["scores"]} for row in scored])
     for (checkpoint, method), system in frame.groupby(["checkpoint", "method"], sort=False):
         place = {"checkpoint": checkpoint, "method": method}
         rates: dict[Domain, DomainRates] = {}

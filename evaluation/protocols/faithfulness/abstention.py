@@ -4,22 +4,23 @@ for data that contain unanswerable questions.
 Shape letters: R sets of rows, C columns of sums.
 """
 
+from __future__ import annotations
+
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, product
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import (
-    Number,
-    OfRows,
-    Protocol,
-    Row,
-    Statistic,
-    declared,
-    mean,
-)
+from interventune.evaluation.protocol import Number, OfRows, Protocol, Statistic, declared, mean
 from interventune.metrics.abstention import COLUMNS, measures, recall_at
 
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+CELL = ["checkpoint", "run", "variant"]
+PLACE = [*CELL, "id", "passage"]
+SCORES = ["unanswerable", "unknown", "em", "f1", "unknown_score", "guess_f1"]
+"""Fields of rows: those of a cell, all that identify an answer, and what it counts for."""
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
 OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
@@ -68,80 +69,76 @@ VIEW = DECLARED["views"][0]
 FIGURE = DECLARED["figures"]["coverage.png"]
 
 
-def numbers(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Number]:
+def numbers(rows: DataFrame, names: Sequence[str]) -> Iterator[Number]:
     """Yield the numbers of ABSTENTION (no `coverage`: the model's own decisions), also of trivial
     models.
     """
-    answered = {(row["variant"], row["id"]): row for row in rows if "unanswerable" in row}
-    trivial = list[Row]()
-    for (name, unknown), row in product(TRIVIAL.items(), answered.values()):
-        right = unknown == row["unanswerable"]
-        question = {key: row[key] for key in ("variant", "id", "passage", "unanswerable")}
-        answer = {"checkpoint": name, "unknown": unknown, "em": right, "f1": right}
-        trivial.append(question | answer)
-    for part, compared in ((rows, names), (trivial, [""])):
-        if counted := list(counted_rows(part)):
+    import pandas as pd
+
+    answered = rows.dropna(subset="unanswerable").drop_duplicates(["variant", "id"])
+    question = answered[["variant", "id", "passage", "unanswerable"]]
+    trivial = [
+        question.assign(checkpoint=name, unknown=unknown, em=right, f1=right)
+        for name, unknown in TRIVIAL.items()
+        for right in [(question["unanswerable"] == unknown).astype(float)]
+    ]
+    for part, compared in ((rows, names), (pd.concat(trivial), [""])):
+        for counted in counted_rows(part):
             yield from ABSTENTION.numbers(counted, compared)
 
 
-def counted_rows(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield a row of ABSTENTION for each answer in each of its cells: with the model's own decision
-    and, if all answers of a cell have a score of unknown, at each coverage.
+def counted_rows(rows: DataFrame) -> Iterator[DataFrame]:
+    """Yield tables with a row of ABSTENTION for each answer in each of its cells: with the models'
+    own decisions, then at each coverage, for cells whose answers all have a score of unknown.
     """
-    parts: dict[tuple[str, str, str], list[Row]] = {}
-    for row in rows:
-        if "failure" not in row:
-            key = row["checkpoint"], row.get("run", ""), row["variant"]
-            parts.setdefault(key, []).append(row)
+    import pandas as pd
+
+    rows = rows.reindex(columns=[*PLACE, *SCORES, "failure"]).astype({"run": object})
+    rows = rows[rows["failure"].isna()].fillna({"run": ""}).infer_objects()
+    parts = dict(iter(rows.groupby(CELL, sort=False)))
+    cells = []
     for (checkpoint, run, variant), part in parts.items():
-        place: Row = {"checkpoint": checkpoint, "variant": "os"}
-        place |= {"run": run} if run else {}
+        place = "os"
         if variant in DELETED:
-            originals = {row["id"]: row for row in parts.get((checkpoint, run, "os"), ())}
-            pairs = [(originals[row["id"]], row) for row in part if row["id"] in originals]
-            part = [*chain.from_iterable(pairs)]
-            place["variant"] = f"os+{variant}"
-        elif variant != "os" or not any(row["unanswerable"] for row in part):
+            originals = parts.get((checkpoint, run, "os"), part[:0]).set_index("id", drop=False)
+            part = part[part["id"].isin(originals.index)]
+            part = pd.concat([originals.loc[part["id"]], part])
+            place = f"os+{variant}"
+        elif variant != "os" or not part["unanswerable"].any():
             continue
-        scored = part and all("unknown_score" in row for row in part)
-        for row in part:
-            own = decided(row, row["unknown"], row["f1"])
-            own |= {"unknown_score": row["unknown_score"]} if scored else {}
-            yield own | of_exact_match(row, official=variant == "os") | place
-        if scored:
-            scores = sorted(row["unknown_score"] for row in part)
-            for coverage in COVERAGES:
-                threshold = scores[math.ceil(len(part) * coverage / 100) - 1]
-                at = place | {"coverage": coverage, "threshold": threshold}
-                for row in part:
-                    abstained = row["unknown_score"] > threshold
-                    yield decided(row, abstained, row["guess_f1"]) | at
+        cells.append(part.assign(variant=place))
+    if not cells:
+        return
+    whole = pd.concat(cells, ignore_index=True)
+    own = decided(whole, whole["unknown"], whole["f1"])
+    own["right"] = whole["em"].mask(whole["unknown"] | whole["unanswerable"], 0.0)
+    official = whole[["em", "f1"]].where(whole["variant"] == "os")
+    own["exact"] = official["em"]
+    for side, unanswerable in {"NoAns": True, "HasAns": False}.items():
+        at = whole["unanswerable"] == unanswerable
+        own[[f"{side}_exact", f"{side}_f1"]] = official.where(at)
+    guesses = whole.groupby(CELL)["guess_f1"]
+    scored = whole[guesses.transform("count") == guesses.transform("size")]
+    own["unknown_score"] = scored["unknown_score"]  # of the others NaN
+    yield own
+    for coverage in COVERAGES if len(scored) else ():
+        threshold = scored.groupby(CELL)["unknown_score"].transform(
+            lambda score, n=coverage: sorted(score)[math.ceil(len(score) * n / 100) - 1]
+        )
+        at = decided(scored, scored["unknown_score"] > threshold, scored["guess_f1"])
+        yield at.assign(coverage=coverage, threshold=threshold)
 
 
-def decided(row: Row, abstained: bool, f1: float) -> Row:
-    """Return what the decision about a question counts for; `f1` is that of the alternative to
+def decided(rows: DataFrame, abstained: Series, f1: Series) -> DataFrame:
+    """Return what decisions about questions count for; `f1` is that of the alternative to
     unknown.
     """
-    unanswerable = row["unanswerable"]
-    return {
-        "id": row["id"],
-        "passage": row["passage"],
-        "abstention_recall" if unanswerable else "over_abstention": abstained,
-        "unanswerable": unanswerable,
-        "abstained": abstained,
-        "refused": abstained and unanswerable,
-        "answered": not abstained,
-        "earned": 0.0 if abstained or unanswerable else f1,
-    }
-
-
-def of_exact_match(row: Row, *, official: bool) -> Row:
-    """Return what the model's own answer counts for; it alone is known to be an exact match or
-    not.
-    """
-    em = row["em"]
-    unanswerable = row["unanswerable"]
-    right = {"right": 0.0 if row["unknown"] or unanswerable else em}
-    side = "NoAns" if unanswerable else "HasAns"
-    scores = {"exact": em, f"{side}_exact": em, f"{side}_f1": row["f1"]}
-    return right | scores if official else right
+    unanswerable = rows["unanswerable"]
+    return rows[[*PLACE, "unanswerable"]].assign(
+        abstention_recall=abstained.where(unanswerable),
+        over_abstention=abstained.mask(unanswerable),
+        abstained=abstained,
+        refused=abstained & unanswerable,
+        answered=~abstained,
+        earned=f1.mask(abstained | unanswerable, 0.0),
+    )

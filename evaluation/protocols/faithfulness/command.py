@@ -120,7 +120,7 @@ def evaluate(
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
     report = protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
-    unknowns = [row for row in report.examples if "said_as" in row]
+    unknowns = (row for row in report.examples if "said_as" in row)
     forms = listed(Counter(f"{row['said_as']} ({row['checkpoint']})" for row in unknowns))
     return replace(report, notes=[*report.notes, forms and f"Unknown was said as: {forms}."])
 

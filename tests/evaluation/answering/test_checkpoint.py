@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -69,10 +70,10 @@ def test_answers_that_no_window_shows(tmp_path: Path, caplog: pytest.LogCaptureF
     failures = [answer.failure for answer in sorted(model.answers(examples))]
     assert failures == ["", HIDDEN, HIDDEN]
     rows = [{"checkpoint": "a", "failure": one} if one else {"checkpoint": "a"} for one in failures]
-    assert f"a: 2 {HIDDEN}" in failure_note(rows, "questions")
+    assert f"a: 2 {HIDDEN}" in failure_note(pd.DataFrame(rows), "questions")
     assert f"2 {HIDDEN}" in caplog.text
     caplog.clear()
-    failure_note([*rows[:2], *rows[:1] * 50], "questions")
+    failure_note(pd.DataFrame([*rows[:2], *rows[:1] * 50]), "questions")
     assert not caplog.messages  # few are not warned of
 
 

@@ -1,17 +1,23 @@
 """External answers: the same report as of the model that gave them; mistakes name the line."""
 
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from interventune.data_modules.schema.questions import QAExample, Span, Variant, write_records
+from interventune.evaluation.answering.interface import Asking
 from interventune.evaluation.answering.predictions import MISSING, Predictions
+from interventune.evaluation.protocols.faithfulness.command import evaluate as faithfulness
+from interventune.evaluation.variants import VariantOptions
 from interventune.storage.documents import DataError
 from tests.evaluation.cells import evaluate, examples_of
 from tests.evaluation.checkpoints import QUESTIONS
 from tests.evaluation.protocol_cases import CASE_OF, write_rows
 
+VARIANTS: list[Variant] = ["os", "ts_r"]
 SCORES = {"unknown_score", "guess", "guess_f1"}
 
 
@@ -57,3 +63,29 @@ def test_two_answers_to_one_question_are_an_error(row: dict[str, str], tmp_path:
     write_rows(tmp_path / "mine.jsonl", [{"id": "p0", "variant": "org", "answer": "yes"}, row])
     with pytest.raises(DataError, match=r"mine.jsonl, line 2: a second answer"):
         Predictions(str(tmp_path / "mine.jsonl"))
+
+
+def test_a_question_takes_at_most_ten_kilobytes(tmp_path: Path) -> None:
+    """Two files of answers, two variants, a hundred words a question."""
+    data, *files = (tmp_path / f"{name}.jsonl" for name in ("questions", "a", "b"))
+
+    def peak(questions: int) -> int:
+        asked = []
+        for name in map(str, range(questions)):
+            story = f"It is late. Box {name} is in hall {name}. {'All was quiet. ' * 30}"
+            span = Span.locate(f"hall {name}", story, "")
+            asked.append(QAExample(name, story, f"Where is the box {name}?", (span,)))
+        write_records(asked, data)
+        rows = [{"id": one.id, "variant": x, "answer": "hall"} for one in asked for x in VARIANTS]
+        for file in files:
+            write_rows(file, rows)
+        del asked, rows
+        options = VariantOptions([str(data)], VARIANTS)
+        for trace in (list, tracemalloc.start):  # imports and caches are not counted
+            trace()
+            faithfulness(predictions=[*map(str, files)], variants=options, asking=Asking())
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    assert peak(600) - peak(200) < 400 * 10_000
