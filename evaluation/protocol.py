@@ -33,7 +33,7 @@ from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.declared import declared  # noqa: F401
 from .shown.figures import Lines, Points
 from .shown.views import Said, Table, View
-from .statistics import Comparison, Floats, OfRows, Statistic, estimate, mean, share  # noqa: F401
+from .statistics import Comparison, Floats, OfRows, Statistic, compared, estimate, mean, share  # noqa: F401
 from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
 
 if TYPE_CHECKING:
@@ -339,18 +339,3 @@ class Protocol:
         return {
             name: None if name in shown else "" for name in self.by if name not in self.cells[0]
         }
-
-
-def compared(
-    rows: DataFrame, along: str, start: str, by: Sequence[str]
-) -> Iterator[tuple[Row, DataFrame, DataFrame]]:
-    """Pair the rows with the value `start` of a dimension with those of each other value, by the
-    other dimensions of a cell, and yield them with the place of their change.
-    """
-    same = [name for name in by if name != along]
-    against = start if along == "checkpoint" else f"{along}={start}"
-    for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
-        sides = dict(iter(part.groupby(along, sort=False)))
-        for other in [name for name in sides if name != start and start in sides]:
-            place = dict(zip(same, values, strict=True)) | {along: other, "against": against}
-            yield place, sides[start], sides[other]

@@ -16,7 +16,7 @@ parts (1, or 2 of a change), S seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,7 +33,7 @@ from interventune.metrics.intervals import (
     jackknife_error,
 )
 
-from .results import NO_INTERVAL, Estimate
+from .results import NO_INTERVAL, Estimate, Row
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -226,3 +226,18 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
 def by_seed(rows: DataFrame) -> dict[Any, DataFrame]:
     """The rows of each seed; without a column `run`, they are of one."""
     return dict(iter(rows.groupby("run", sort=False))) if "run" in rows else {"": rows}
+
+
+def compared(
+    rows: DataFrame, along: str, start: str, by: Sequence[str]
+) -> Iterator[tuple[Row, DataFrame, DataFrame]]:
+    """Pair the rows with the value `start` of a dimension with those of each other value, by the
+    other dimensions of a cell, and yield them with the place of their change.
+    """
+    same = [name for name in by if name != along]
+    against = start if along == "checkpoint" else f"{along}={start}"
+    for values, part in rows.groupby(same, sort=False) if same else [((), rows)]:
+        sides = dict(iter(part.groupby(along, sort=False)))
+        for other in [name for name in sides if name != start and start in sides]:
+            place = dict(zip(same, values, strict=True)) | {along: other, "against": against}
+            yield place, sides[start], sides[other]
