@@ -18,7 +18,8 @@ from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, Statistic, declared
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
+from interventune.evaluation.statistics import Floats
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
 

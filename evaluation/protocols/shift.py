@@ -21,7 +21,8 @@ from interventune.data_modules.schema.questions import Deletion, QAExample, Vari
 from interventune.evaluation.answering.interface import Compute, open_answerer
 from interventune.evaluation.answering.sources import Model, named_models
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Evaluation, Floats, Protocol, Row, Statistic, declared
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
+from interventune.evaluation.statistics import Floats
 from interventune.evaluation.variants import Stories, VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named
 from interventune.storage.documents import DataError

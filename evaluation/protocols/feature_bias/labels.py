@@ -21,7 +21,8 @@ from interventune.evaluation.answering.interface import (
 )
 from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
-from interventune.evaluation.protocol import Floats, Row
+from interventune.evaluation.protocol import Row
+from interventune.evaluation.statistics import Floats
 from interventune.metrics.answers import normalise_answer
 from interventune.metrics.feature_bias import calibrated, content_free
 from interventune.models.language.text_models import TextFailure, TextModel
