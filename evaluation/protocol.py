@@ -202,12 +202,13 @@ class Protocol:
             finer = [name for name in entry if name not in self.cells[0]]
             by = ["checkpoint", *entry]
             members = frame[(frame[finer] != "").all(axis=1)]
+            parts = [*members.groupby(by, sort=False)]
             pairs = [pair for start in starts.items() for pair in compared(members, *start, by)]
             for measure, statistic in self.statistics.items():
                 counted = members.loc[members[[*statistic.fields]].notna().all(axis=1), by]
                 # A measure is reported where any checkpoint has it.
                 cells = {key[1:] for key, _ in counted.groupby(by, sort=False)}
-                for key, part in members.groupby(by, sort=False):
+                for key, part in parts:
                     if key[1:] in cells and not statistic.change_only:
                         place = dict(zip(by, key, strict=True))
                         yield Number(measure, place, estimate(statistic, part), self.units)

@@ -19,22 +19,20 @@ Numbers = Callable[["DataFrame", Sequence[str]], Iterable[Number]]
 
 def numbers_along(rows: DataFrame, names: Sequence[str], numbers: Numbers) -> Iterator[Number]:
     """Yield all numbers of each step, then the changes since the first step of each name."""
-    import pandas as pd
-
-    parts = dict(iter(rows.fillna({"step": ""}).groupby("step", sort=False)))
-    steps = sorted(parts, key=lambda step: step or 0)
-    for step in steps:
+    rows = rows.fillna({"step": ""})
+    parts = dict(iter(rows.groupby("step", sort=False)))
+    for step in sorted(parts, key=lambda step: step or 0):
         for number in numbers(parts[step], names):
             yield number._replace(place={**number.place, "step": step})
     for name in names:
-        own = {step: part[part["checkpoint"] == name] for step, part in parts.items()}
-        first, *later = (step for step in steps if len(own[step]))
-        against = f"step={first}"
-        start = own[first].assign(checkpoint=against)
-        for step in later:
-            for number in numbers(pd.concat([start, own[step]]), [against, name]):
-                if number.place.get("against") == against:
-                    yield number._replace(place={**number.place, "step": step})
+        own = rows[rows["checkpoint"] == name]
+        steps = sorted(own["step"].unique(), key=lambda step: step or 0)
+        step_of = {f"step={step}": step for step in steps}
+        own = own.assign(checkpoint=[f"step={step}" for step in own["step"]])
+        for number in numbers(own, [*step_of]):
+            if number.place.get("against") == next(iter(step_of)):
+                place = {"checkpoint": name, "step": step_of[number.place["checkpoint"]]}
+                yield number._replace(place={**number.place, **place})
 
 
 def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:

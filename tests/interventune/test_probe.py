@@ -93,7 +93,7 @@ def test_numbers_are_those_of_evaluate(name: str, folders: Folders, tmp_path: Pa
         place = theirs, "a", str(layers)
         expected[f"shift/{ours}/start/mean", False] = shift["cosine", *place]
         expected[f"shift/{ours}/start/cka", False] = shift["cka", *place]
-    assert len(expected) == 6 + 15 + 6 + 8  # who never abstains has no precision, and so no change
+    assert len(expected) == 6 + 19 + 6 + 8  # who never abstains has no precision, and so no change
     for (key, change), numbers in expected.items():
         columns = ["change", "change_low", "change_high"] if change else ["value", "low", "high"]
         shown = probe.table.loc[f"val/{key}", columns].tolist()
