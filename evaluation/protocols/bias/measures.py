@@ -25,7 +25,6 @@ from pandas import DataFrame
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, latent_strength
 from interventune.evaluation.protocol import (
     Estimate,
-    Floats,
     Number,
     OfRows,
     Protocol,
@@ -36,7 +35,7 @@ from interventune.evaluation.protocol import (
     estimate,
 )
 from interventune.evaluation.shown.views import Table, cells_of
-from interventune.evaluation.statistics import by_seed
+from interventune.evaluation.statistics import Floats, by_seed
 from interventune.metrics.bias.intervals import ClassGroups, maxima
 
 Pairs = Iterable[tuple[Row, list[DataFrame]]]

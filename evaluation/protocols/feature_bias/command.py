@@ -16,7 +16,6 @@ from interventune.data_modules.tasks.features import counted_with
 from interventune.evaluation.answering.interface import Answerer, Compute
 from interventune.evaluation.protocol import (
     Evaluation,
-    Floats,
     Points,
     Protocol,
     Row,
@@ -24,6 +23,7 @@ from interventune.evaluation.protocol import (
     View,
     declared,
 )
+from interventune.evaluation.statistics import Floats
 from interventune.metrics.feature_bias import stratum_weights
 from interventune.storage.command_line import Count, Named, NamedFile, split_name
 
