@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 FILES = ("report.json", "report.md", "report.tex", "results.csv", "examples.jsonl")
 MANY = 0.03
 """Failures per answer above which a warning lists those of a checkpoint."""
+FEW = 10
+"""Fewer units give intervals that may be far too narrow or too wide."""
 Figure = tuple[Callable[["DataFrame", Path], None], "DataFrame"]
 """Draws cells into a file; and the cells."""
 
@@ -146,9 +148,14 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         excluding = (changes["low"] * changes["high"] > 0).sum()
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
+    measured = frame[frame["units"] > 0]
+    units = measured["units"].max()
+    over = " or ".join(measured["unit"].unique())
+    brackets = f"Brackets: 95 % interval over {over}" if over else "No intervals"
+    brackets += "" if (frame["seeds"] > 1).any() or not over else ", of one seed"
+    brackets += f" (of only {units}, too few to trust it)" if units < FEW else ""
     parts.append(
-        f"Brackets: 95 % interval over {' or '.join(frame['unit'].unique())}"
-        f"{'' if (frame['seeds'] > 1).any() else ', of one seed'}; results.csv has "
+        f"{brackets}; results.csv has "
         "the unit of each number, how many there are, and full precision. Changes (`against` "
         "there) use the questions that both answered. One line per example: examples.jsonl. "
         "Inputs, settings, command and versions: report.json."

@@ -22,7 +22,7 @@ from interventune.storage.command_line import Count, Parser, call
 from interventune.storage.documents import load_json, write_text
 from interventune.storage.finished_work import work_key
 
-from .answering.sources import Model, checkpoints_of, named_models, run_of
+from .answering.sources import Model, checkpoints_of, named_models, run_of, step_of
 from .answering.work import process_group, rows_file
 from .commands import build_parser, evaluated, recorded
 from .report import Evaluation, claimed, write_report
@@ -90,10 +90,15 @@ class Watch:
             self.rows.mkdir(parents=True, exist_ok=True)
 
     def run(self, options: Options) -> None:
-        """Evaluate all checkpoints until the runs have ended. ValueError: they have none."""
+        """Evaluate all checkpoints until the runs have ended. ValueError: they have none, or there
+        is no such run.
+        """
         shown = list[Model]()
         if not self.models():
             print(f"no checkpoints yet: {', '.join(self.runs)}", flush=True)
+        for model in named_models(self.runs):
+            if not model.exists:
+                raise ValueError(f"{model.path}: no such run; start it before its watcher")
         while True:
             ended = all(map(has_ended, {run_of(model.path) for model in named_models(self.runs)}))
             models = self.models()
@@ -163,14 +168,15 @@ class State(TypedDict):
 
 
 def has_ended(run: str) -> bool:
-    """Whether a run has written its last checkpoint."""
-    folder = Path(run)
-    metrics = folder / "metrics.json"
-    last = folder / "checkpoints" / "last.ckpt"
-    if last.exists():
-        return metrics.exists() and metrics.stat().st_mtime >= last.stat().st_mtime
-    files = [Path(path) / "trainer_state.json" for path in checkpoints_of(run)[-1:]]
-    states = [load_json(file, State) for file in files]
+    """Whether a run has written its last checkpoint: a copied run, too, whose times differ."""
+    last = checkpoints_of(run)[-1:]
+    metrics = Path(run, "metrics.json")
+    if metrics.exists():
+        step: int = load_json(metrics, dict[str, Any])["step"]
+        return all(step >= (step_of(path) or 0) for path in last)
+    states = [
+        load_json(Path(path, "trainer_state.json"), State) for path in last if Path(path).is_dir()
+    ]
     return any(state["global_step"] >= state["max_steps"] for state in states)
 
 

@@ -297,7 +297,7 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
         note = f"Run with {', '.join(plan.changed.values())}."
         if hidden:
             titles = "; ".join(hidden)
-            note += f" Without numbers of {origin}, because it has none for this: {titles}."
+            note += f" Numbers of {origin} are of other settings or data, and not shown: {titles}."
         notes.append(note)
     return Evaluation(f"{recipe.title} ({recipe.paper})", results, views, about, headline, notes)
 

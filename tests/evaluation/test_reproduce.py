@@ -193,7 +193,7 @@ def test_printed_numbers_of_the_settings(use: str, steps: Steps) -> None:
     steps.ran(use=use.split())
     text = (steps.work / "report" / "report.md").read_text()
     hidden = "; ".join(title for title in ALL if title not in shown)
-    without = f"Without numbers of the paper, because it has none for this: {hidden}."
+    without = f"Numbers of the paper are of other settings or data, and not shown: {hidden}."
     assert (without in text) == bool(hidden)
     papers = compared(steps.work).query("source == 'paper'").astype({"value": float})
     assert {title: list(part["value"].round(9)) for title, part in papers.groupby("table")} == shown

@@ -1,5 +1,6 @@
 """`interventune watch`: every checkpoint once, whatever happens meanwhile."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -22,7 +23,7 @@ def run_with(folder: Path, *steps: int, ended: bool = True) -> Path:
         save_ckpt(folder / f"checkpoints/step_{step:06}.ckpt", seed=step)
     (folder / "checkpoints/last.ckpt").touch()
     if ended:
-        (folder / "metrics.json").write_text("{}")
+        (folder / "metrics.json").write_text(json.dumps({"step": max(steps, default=0)}))
     return folder
 
 
@@ -65,7 +66,7 @@ def test_it_goes_on_and_remembers(tmp_path: Path, opened: list[str], monkeypatch
                 (run / file.format(5)).unlink()
                 save_ckpt(run / file.format(10), seed=10)
             case 4:
-                (run / "metrics.json").write_text("{}")
+                (run / "metrics.json").write_text('{"step": 10}')
 
     def forget(path: str) -> None:
         if path.endswith("7.ckpt"):
@@ -100,6 +101,7 @@ def test_mistakes_are_named(tmp_path: Path, capsys: Capsys) -> None:
     rows = ["--output", f"{tmp_path}/r"]
     for run, command, word in (
         ("x", [*FLAGS, *rows, "--checkpoint=y"], "without --checkpoint"),
+        ("x", [*FLAGS, *rows], "x: no such run"),
         ("x", ["ask", "--context", "a", "--question", "b"], "with --output"),
         (f"x={tmp_path}/trainer", [*FLAGS, *rows], "trainer_state.json: the field 'global_step'"),
         (f"x={run_with(tmp_path / 'run')}", [*FLAGS, *rows], "keep_every_n_steps"),

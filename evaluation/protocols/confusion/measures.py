@@ -26,7 +26,7 @@ pseudo-correct.
 """
 SHARES = ("accuracy", "accuracy_before", "pseudo_accuracy", "acc_perturbed_only", "acc_mixed")
 """The measures that are means of values in [0, 1], in percent; others are means of any number."""
-LIMITS = dict.fromkeys(("confidence", "confidence_before"), (0, 1))
+LIMITS = dict.fromkeys(("confidence", "confidence_before", "variance"), (0, 1))
 DECLARED = declared(__file__)
 DECLARED["measures"] = {
     name: heading if name in SHARES else Statistic(heading, (name,), limits=LIMITS.get(name))
