@@ -162,7 +162,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     import pandas as pd
 
     fields = [*statistic.fields]
-    columns = [*{*fields, "unit", "run"}]  # a few of a wide table, which takes long to index
+    # A wide table takes long to index.
+    columns = [*dict.fromkeys((*fields, "unit", "run"))]
     tables = (side.filter(columns) for side in (rows, first) if side is not None)
     sides = [by_seed(table.dropna(subset=fields)) for table in tables]
     if first is not None and all(sides):
