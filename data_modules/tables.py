@@ -4,7 +4,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from itertools import starmap
 from pathlib import Path
@@ -25,7 +25,7 @@ MARK = "\ufeff"
 """A byte order mark."""
 
 
-Table = Iterable[Mapping[str, Any]]
+Table = Iterable[Values]
 
 
 def opened(source: str) -> tuple[set[str], Rows]:

@@ -4,14 +4,13 @@ and the text encoding. `describe` makes it, `read_record` reads it. Checks and d
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pkgutil import resolve_name
 from typing import Any, Literal
 
 import torch
 import xxhash
-from torch import Tensor, nn
+from torch import nn
 
 from interventune.storage.documents import DataError, Values, as_data_error, check, read_archive
 
@@ -114,7 +113,7 @@ def read_checkpoint(path: str, *, mmap: bool = False) -> Values:
     )
 
 
-def nonfinite(weights: Mapping[str, Tensor]) -> list[str]:
+def nonfinite(weights: Values) -> list[str]:
     """Return the names of tensors with NaN or infinity."""
     return [name for name, weight in weights.items() if not weight.isfinite().all()]
 

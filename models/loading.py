@@ -6,7 +6,6 @@ name. A function calls only those below it; `fill` also reads the base of an ada
 
 import logging
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -289,14 +288,14 @@ def read_folder(
     return model, has_head
 
 
-def build(values: Mapping[str, Any], backbone: Backbone) -> Pretrained:
+def build(values: Values, backbone: Backbone) -> Pretrained:
     """Build a model with random weights, in float32; see `class_and_config`."""
     kind, config = class_and_config(values, backbone)
     with as_data_error("backbone"):  # the configuration may contradict itself
         return kind.from_config(config, dtype=torch.float32)
 
 
-def class_and_config(values: Mapping[str, Any], backbone: Backbone) -> tuple[Any, Any]:
+def class_and_config(values: Values, backbone: Backbone) -> tuple[Any, Any]:
     """Return the class of transformers that a backbone becomes, and its configuration: these
     values, overridden by the architecture's and the user's. DataError: the values are of another
     architecture, or it does not accept a key or value of `backbone.config`.

@@ -19,7 +19,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from .documents import DataError, check, read_bytes
+from .documents import DataError, Values, check, read_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def work_key(**parts: Any) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
-class FinishedWork(dict[str, Any]):
+class FinishedWork(Values):
     """Answers (plain JSON) by key. An incomplete last line of the file is removed, with a warning.
 
     Args:

@@ -5,7 +5,7 @@ checkpoint is the same one file as from any other strategy. Evaluation needs roo
 model on every device.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -87,11 +87,11 @@ class FullyShardedStrategy(ModelParallelStrategy):
     def load_checkpoint(self, checkpoint_path: Any, **_: Any) -> Values:
         return self.checkpoint_io.load_checkpoint(checkpoint_path)
 
-    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
+    def load_model_state_dict(self, checkpoint: Values, strict: bool = True) -> None:
         options = StateDictOptions(full_state_dict=True, strict=strict)
         set_model_state_dict(self.model, checkpoint["state_dict"], options=options)
 
-    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+    def load_optimizer_state_dict(self, checkpoint: Values) -> None:
         name_of = {id(parameter): name for name, parameter in self.model.named_parameters()}
         for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
             names = [name_of[id(p)] for group in optimizer.param_groups for p in group["params"]]
@@ -144,7 +144,7 @@ def _parameter_groups(unit: FSDPModule) -> list[Any]:
     return [state._fsdp_param_group] if state._fsdp_param_group else []
 
 
-def _renamed(state: Mapping[str, Any], new: Mapping[Any, Any]) -> Values:
+def _renamed(state: Values, new: dict[Any, Any]) -> Values:
     """An optimizer's state with other names of its parameters."""
     groups = [
         {**group, "params": [new[name] for name in group["params"]]}

@@ -23,7 +23,7 @@ from torch.utils.data import DataLoader
 from interventune.data_modules.encoding.tokenizers import load_tokenizer
 from interventune.data_modules.encoding.windows import Batches, chunks
 from interventune.data_modules.sources import split_labels
-from interventune.storage.documents import DataError, source_digest
+from interventune.storage.documents import DataError, Values, source_digest
 
 from .candidates import GroupBatch, GroupSet
 from .sets import QABatch, QASet
@@ -123,7 +123,7 @@ class TextDataModule(pl.LightningDataModule):
         self.architecture = architecture
         self.eval_batch_size = eval_batch_size
         self.seed = seed or 0
-        self.loader_options: dict[str, Any] = {
+        self.loader_options: Values = {
             "batch_size": None,
             "pin_memory": True,
             "num_workers": num_workers,

@@ -7,7 +7,7 @@ Shape letters: B batch, T tokens, N windows of a set, Q questions.
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from operator import attrgetter
@@ -136,7 +136,7 @@ def encode_questions(
     examples: Sequence[QAExample],
     tokenizer: Any,
     encoding: Encoding,
-    rejected: Mapping[str, int] | None = None,
+    rejected: Counter[str] | None = None,
     *,
     answers: bool = True,
     hidden: bool = True,

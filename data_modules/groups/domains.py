@@ -10,7 +10,7 @@ its file.
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
 from pathlib import Path
@@ -214,7 +214,7 @@ def read_library(path: str = "") -> _Library:
     return check(library, _Library, path or "domains.yaml")
 
 
-def _alternatives(form: str, words: Mapping[str, Sequence[str]]) -> list[str]:
+def _alternatives(form: str, words: dict[str, list[str]]) -> list[str]:
     """Every text of a form: (one|two) and {name of words} stand for any of theirs."""
     for name, texts in words.items():
         form = form.replace(f"{{{name}}}", f"({'|'.join(texts)})")

@@ -7,7 +7,7 @@ Groups are drawn by index, before they are made: drawing 400 of each class does 
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -77,7 +77,7 @@ def advised_cells(
 
 def sample(
     pairs: Sequence[Sequence[Subject]],
-    pools: Mapping[AdviceClass, Sequence[Cell]],
+    pools: dict[AdviceClass, Sequence[Cell]],
     per_class: int | None,
     *,
     seed: int,

@@ -9,7 +9,7 @@ The commands `feature-bias` and `feature-bias-rows` write them.
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
@@ -67,9 +67,9 @@ class FeatureTask:
 
     dataset: str
     """Its name."""
-    features: Mapping[Hypothesis, Wording] = field(default_factory=dict)
+    features: dict[Hypothesis, Wording] = field(default_factory=dict)
     """The wordings of h1 and h2, if known."""
-    made_from: Mapping[str, Any] = field(default_factory=dict)
+    made_from: Values = field(default_factory=dict)
     demos_1_1: Examples
     demos_0_0: Examples
     testset_1_1: Examples

@@ -6,11 +6,11 @@ configs/tasks/feature_bias.yaml.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from pydantic import validate_call, with_config
 
@@ -40,7 +40,7 @@ class LabelledText:
     """One; or two: premise or passage, then hypothesis or question."""
     label: int
     """h1."""
-    columns: Mapping[str, Any] = field(default_factory=dict)
+    columns: Values = field(default_factory=dict)
     """All fields of its row, and the number of its `input`."""
 
     def part(self, of: Part = "both") -> str:
@@ -257,7 +257,7 @@ def counted_with(task: str) -> dict[str, str]:
 
 
 def wordings_of(
-    task: str, in_file: Mapping[Hypothesis, Wording], from_user: Wordings
+    task: str, in_file: dict[Hypothesis, Wording], from_user: Wordings
 ) -> dict[Hypothesis, Wording]:
     """Return the wordings of a task's two features: the user's, its file's, or those known for its
     name. What the user's leaves empty stays.

@@ -7,7 +7,6 @@ import math
 import platform
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,12 +47,11 @@ class RunRecord(Callback):
         resumed: whether a fit goes on from a checkpoint.
     """
 
-    earlier: Mapping[str, float] = {}
-    """Metrics from before a resume, so that a validation need not be repeated for them."""
-
     def __init__(self, text: str, *, resumed: bool) -> None:
         self.text = text
         self.resumed = resumed
+        self.earlier = Values()
+        """Metrics from before a resume, so that a validation need not be repeated for them."""
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Write config.yaml and environment.json, before any long work."""
@@ -144,7 +142,7 @@ def changed_data(folder: Path) -> str:
     """Return the first file that the run in `folder` has read and that has changed since; "" for
     none.
     """
-    before = load_json(folder / "environment.json", dict[str, Any])["data"]
+    before = load_json(folder / "environment.json", Values)["data"]
     return next((path for path, digest in before.items() if source_digest(path) != digest), "")
 
 
@@ -171,7 +169,7 @@ def _metrics(trainer: Trainer) -> dict[str, float]:
     return {key: float(value) for key, value in trainer.callback_metrics.items()}
 
 
-def _write_metrics(trainer: Trainer, earlier: Mapping[str, float]) -> None:
+def _write_metrics(trainer: Trainer, earlier: Values) -> None:
     folder = trainer.log_dir  # a collective operation: all processes must reach it
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return

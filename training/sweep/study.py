@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +102,7 @@ class Sweep(BaseModel, extra="forbid"):
             for key, values in self.space.items()
         }
 
-    def arguments(self, parameters: Mapping[str, Any]) -> list[str]:
+    def arguments(self, parameters: Values) -> list[str]:
         """Return the arguments of `fit`, except for the run's folder."""
         flags = [*self.flags, *(f"--{key}={x}" for key, x in self.best_checkpoint().items())]
         texts = {key: flag_text(value) for key, value in parameters.items()}
@@ -228,7 +227,7 @@ def flag_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
-def folder_name(parameters: Mapping[str, Any]) -> str:
+def folder_name(parameters: Values) -> str:
     """Return the folder of a point, named by its values:
     `trainer.max_epochs=3,model.learning_rate=1e-05`.
     """
