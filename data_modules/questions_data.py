@@ -35,7 +35,7 @@ from .batching.pair_set import PairSet
 from .batching.sets import HIDDEN, NO_ANSWER, QASet, column, encode_questions
 from .encoding.tokenizers import tokenizer_id
 from .encoding.windows import Encoding, chunks
-from .schema.questions import QAExample, Variant
+from .schema.questions import QAExample, Texts, Variant
 from .sources import read_questions
 
 
@@ -88,7 +88,7 @@ class QuestionsDataModule(TextDataModule):
         **options: see TextDataModule.
     """
 
-    kinds: tuple[str, ...] = ("qa",)
+    kinds: Texts = ("qa",)
 
     def __init__(
         self,

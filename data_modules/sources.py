@@ -26,7 +26,7 @@ from typing_extensions import TypedDict
 from interventune.storage.documents import DataError, StrPath, load_yaml, refuse
 
 from .schema.groups import Group, ScoredGroup
-from .schema.questions import ChoiceQuestion, QAExample, distinct
+from .schema.questions import ChoiceQuestion, QAExample, TextPair, Texts, distinct
 from .tables import Rows, opened
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Format:
     kind: Kind
     reader: str
     fields: list[list[str]]
-    within: tuple[str, ...] = ()
+    within: Texts = ()
 
     def lacking(self, fields: set[str]) -> tuple[float, list[str]]:
         """The share and the names of the fields that the nearest of its layouts lacks."""
@@ -240,7 +240,7 @@ def labelled_rows(source: StrPath) -> Rows:
         raise DataError(f"{source}: holds no rows")
 
 
-def split_labels(source: str) -> tuple[str, str]:
+def split_labels(source: str) -> TextPair:
     """Split `PATH+LABELS` into (PATH, LABELS); without labels, LABELS is "".
 
     The name of a file that exists may have a + itself.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from interventune.data_modules.encoding.prompts import answer_in
 from interventune.data_modules.questions.answer_spans import NUMBER_WORDS, option_words
-from interventune.data_modules.schema.questions import Answer
+from interventune.data_modules.schema.questions import Answer, TextPair
 
 from .sets import QABatch, QASet
 
@@ -63,9 +63,7 @@ def decode_answers(data: QASet, batch: QABatch, *spans: Tensor) -> Iterator[Answ
         yield answer._replace(unknown_score=unknown_score, guess=span.text)
 
 
-def written_answers(
-    data: QASet, feature_B: Tensor, texts: Iterable[tuple[str, str]]
-) -> Iterator[Answer]:
+def written_answers(data: QASet, feature_B: Tensor, texts: Iterable[TextPair]) -> Iterator[Answer]:
     """Yield the answers in what a decoder wrote, from its texts with their failures."""
     for feature, (text, reason) in zip(feature_B.tolist(), texts, strict=True):
         answer, failure = answer_in(text, reason)

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from interventune.data_modules.schema.groups import Group, UnderspecifiedQuestion
-from interventune.data_modules.schema.questions import QAExample
+from interventune.data_modules.schema.questions import QAExample, TextPair
 from interventune.storage.documents import DataError, Values
 
 from .tokenizers import tokenizer_id, warn_of_unknown
@@ -266,7 +266,7 @@ def encode_prompts(
         yield EncodedRow(np.array(row, np.int32), types_T, offsets_TE, last, example, tuple(spans))
 
 
-def answer_in(text: str, failure: str = "") -> tuple[str, str]:
+def answer_in(text: str, failure: str = "") -> TextPair:
     """Return the short answer in a model's text, and the reason why there is none.
 
     The reason is `failure`, or that the text has no answer.

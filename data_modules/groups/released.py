@@ -31,7 +31,7 @@ from interventune.data_modules.schema.groups import (
     ScoredGroup,
     UnderspecifiedQuestion,
 )
-from interventune.data_modules.schema.questions import Span
+from interventune.data_modules.schema.questions import Span, TextPair
 from interventune.storage.documents import DataError, Rows, StrPath, Values, check, stream_object
 
 logger = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ UNNAMED = "ethical_unnamed-0"
 in the specified set of LEI's authors (Zhao et al. 2021, section 2.2).
 """
 
-GroupKey = tuple[tuple[str, str], str, str, str, AdviceClass, str]
+GroupKey = tuple[TextPair, str, str, str, AdviceClass, str]
 """The fields of a Group before its variants, in order: those that its two records share."""
 
 
@@ -54,7 +54,7 @@ class Half(NamedTuple):
     swapped: bool
     questions: list[tuple[UnderspecifiedQuestion, Any, int | None]]
     """Each with its scores and its target, if it has them."""
-    clusters: tuple[str, str] | None = None
+    clusters: TextPair | None = None
     answer: str = ""
     """Answer to the question."""
 

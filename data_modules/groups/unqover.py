@@ -25,7 +25,7 @@ from interventune.data_modules.schema.groups import (
     UnderspecifiedQuestion,
     with_advice,
 )
-from interventune.data_modules.schema.questions import Span, Texts
+from interventune.data_modules.schema.questions import Span, TextPair, Texts
 from interventune.storage.documents import (
     DataError,
     StrPath,
@@ -204,7 +204,7 @@ def read_attributes(path: StrPath) -> Iterator[Texts]:
             yield kind, text, negation, cluster, name
 
 
-def _by_head(path: StrPath) -> dict[str, list[tuple[str, str]]]:
+def _by_head(path: StrPath) -> dict[str, list[TextPair]]:
     """Head -> [(cluster, text), ...], rows in order; no rows for any other head."""
     by_head = defaultdict(list)
     for where, line in listed(path):
@@ -218,7 +218,7 @@ def _by_head(path: StrPath) -> dict[str, list[tuple[str, str]]]:
     return by_head
 
 
-def listed(path: StrPath) -> Iterator[tuple[str, str]]:
+def listed(path: StrPath) -> Iterator[TextPair]:
     """(place, line) of a list, without `#` lines and empty ones."""
     for number, line in enumerate(map(str.strip, read_text(path).split("\n")), start=1):
         if line and not line.startswith("#"):

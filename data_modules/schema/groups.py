@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from interventune.storage.documents import DataError, Rows, StrPath, check, load_json
 
-from .questions import Span, asked, distinct
+from .questions import Span, TextPair, asked, distinct
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Group:
     question), (x2 x1, question), (x2 x1, negated question).
     """
 
-    subjects: tuple[str, str]
+    subjects: TextPair
     """Lower-cased and sorted: x1 < x2."""
     template: str
     category: str
@@ -137,9 +137,9 @@ class ScoredGroup:
     group: Group
     base_scores: BaseScores | None = None
     targets: Targets | None = None
-    clusters: tuple[str, str] | None = None
+    clusters: TextPair | None = None
     """Clusters of the group's subjects, if UnQover's ids name them (female, male)."""
-    answers: tuple[str, str] = ("", "")
+    answers: TextPair = ("", "")
     """Answers to the question in both orders (`pred`); empty if there was none or the file has no
     answers.
     """

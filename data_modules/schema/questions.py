@@ -18,6 +18,7 @@ from interventune.storage.documents import DataError, Rows, StrPath, atomic_text
 
 Texts = tuple[str, ...]
 """Texts in order."""
+TextPair = tuple[str, str]
 Place = tuple[int, int]
 """Character offsets of a piece of a text, end-exclusive."""
 Places = tuple[Place, ...]

@@ -21,7 +21,7 @@ from random import Random
 
 from interventune.data_modules.groups.unqover import Cell, Subject
 from interventune.data_modules.schema.groups import Advice, AdviceClass, Group, latent_strength
-from interventune.data_modules.schema.questions import Texts
+from interventune.data_modules.schema.questions import TextPair, Texts
 from interventune.storage.documents import DataError
 
 from .words import WORDS, GroupSplit, negated
@@ -39,7 +39,7 @@ def groups(split: str, seed: int = 0) -> list[Group]:
     )
 
 
-def rivals(subjects: Texts, seed: int) -> list[tuple[str, str]]:
+def rivals(subjects: Texts, seed: int) -> list[TextPair]:
     """Return the pairs that occur: each subject of the stronger half with each of the weaker half.
 
     Strengths are those that `lei_planted` plants from the same seed (scope `subject`). As in
@@ -123,7 +123,7 @@ def advice_on(
 
 
 def _group(
-    pair: tuple[str, str], template: int, category: str, attribute: str, advice: Advice | None
+    pair: TextPair, template: int, category: str, attribute: str, advice: Advice | None
 ) -> Group:
     context = WORDS.contexts[template].format("[subj1]", "[subj2]")
     line = f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"

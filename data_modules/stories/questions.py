@@ -30,6 +30,7 @@ from interventune.data_modules.schema.questions import (
     ChoiceQuestion,
     QAExample,
     Span,
+    TextPair,
     Texts,
     Turn,
 )
@@ -50,7 +51,7 @@ class Fact(NamedTuple):
     """One sentence of a story and the questions that it answers, each with the answer's text."""
 
     sentence: str
-    questions: list[tuple[str, str]]
+    questions: list[TextPair]
     claim: str
     """A yes-or-no question, with slots for the words; empty if there is none."""
     words: Texts

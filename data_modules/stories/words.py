@@ -5,10 +5,10 @@ from typing import Literal
 from pydantic import BaseModel
 
 from interventune.data_modules.schema.groups import AdviceClass
-from interventune.data_modules.schema.questions import Texts
+from interventune.data_modules.schema.questions import TextPair, Texts
 from interventune.storage.documents import own_yaml
 
-Frames = tuple[tuple[str, str], ...]
+Frames = tuple[TextPair, ...]
 """Wordings that deny a link between {x} and {y}, each paired with one that claims it."""
 
 

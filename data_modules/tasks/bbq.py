@@ -164,7 +164,7 @@ def read_bbq(
         if about.target_loc in ("0", "1", "2"):
             targets[about.key] = int(about.target_loc), about.label_type == "name"
     items = list[BBQItem]()
-    seen = set[tuple[str, ...]]()
+    seen = set[Texts]()
     left_out = 0
     misfits = list[str]()
     for source in sources:

@@ -14,7 +14,7 @@ from typing import Literal, get_args
 
 from pydantic import validate_call, with_config
 
-from interventune.data_modules.schema.questions import Texts
+from interventune.data_modules.schema.questions import TextPair, Texts
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import DataError, Values, as_data_error, check, load_yaml
 
@@ -134,14 +134,14 @@ class Wording:
     """
 
     key: str = ""
-    words: tuple[str, str] = ("no", "yes")
+    words: TextPair = ("no", "yes")
     """The label words of 0 and of 1."""
     zero: str = ""
     """A sentence without its full stop, true if the feature is 0."""
     one: str = ""
     instruction: str = ""
     """The text before the demonstrations (the paper's are in Tables 7 and 8)."""
-    explanations: tuple[str, str] | None = None
+    explanations: TextPair | None = None
     """The texts after the key in demonstrations of 0 and of 1 (Tables 9 and 10)."""
 
     def __post_init__(self) -> None:

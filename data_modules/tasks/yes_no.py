@@ -22,7 +22,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictInt
 
-from interventune.data_modules.schema.questions import QAExample, Texts, Turn
+from interventune.data_modules.schema.questions import QAExample, TextPair, Texts, Turn
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import DataError, StrPath, Values, check, own_yaml
 
@@ -43,7 +43,7 @@ class ContrastPair:
     id: _Id
     dataset: str = ""
     turn_id: StrictInt | None = None
-    history: tuple[tuple[str, str], ...] = ()
+    history: tuple[TextPair, ...] = ()
     question: Text
     story_org: Text
     story_mod: Text
