@@ -2,13 +2,12 @@
 
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from pkgutil import resolve_name
 
 from interventune.storage.command_line import Parser, call, guarded
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 
-COMMANDS = load_yaml(Path(__file__).with_name("commands.yaml"), dict[str, tuple[str, str]])
+COMMANDS = own_yaml(__file__, dict[str, tuple[str, str]], "commands.yaml")
 """Each command's function in this package, and its line in the help."""
 EXAMPLE = (
     "example:\n  interventune data perturb --input dev.json --variant ts_r --output dev_ts_r.jsonl"

@@ -17,13 +17,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import chain, count, islice
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, Literal
 
 from typing_extensions import TypedDict
 
-from interventune.storage.documents import DataError, StrPath, load_yaml, refuse
+from interventune.storage.documents import DataError, StrPath, own_yaml, refuse
 
 from .schema.groups import Group, ScoredGroup
 from .schema.questions import ChoiceQuestion, QAExample, TextPair, Texts, distinct
@@ -66,7 +65,7 @@ class _Known(TypedDict):
     generated: dict[str, dict[Kind, str]]
 
 
-KNOWN = load_yaml(Path(__file__).with_name("formats.yaml"), _Known)
+KNOWN = own_yaml(__file__, _Known, "formats.yaml")
 
 
 def read_questions(source: StrPath) -> Iterator[QAExample]:

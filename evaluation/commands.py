@@ -12,7 +12,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from interventune.storage.command_line import Input, NamedInput, Parser, call, flags, value_of
-from interventune.storage.documents import load_yaml, plain_json
+from interventune.storage.documents import own_yaml, plain_json
 
 from .answering.interface import named_sources
 from .answering.sources import by_label, named_models
@@ -39,7 +39,7 @@ class Command:
         return resolve_name(f"{__package__}.{self.path}")
 
 
-TABLES = load_yaml(Path(__file__).with_name("commands.yaml"), dict[str, dict[str, Command]])
+TABLES = own_yaml(__file__, dict[str, dict[str, Command]], "commands.yaml")
 PROTOCOLS = TABLES["protocols"]
 COMMANDS = TABLES["commands"]
 

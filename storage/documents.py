@@ -334,6 +334,7 @@ def _size(value: Any, sizes: dict[int, float]) -> float:
     return sizes[id(value)]
 
 
-def own_yaml(module: str, kind: type[T]) -> T:
-    """Read the YAML file with the name of a module, given as its `__file__`."""
-    return load_yaml(Path(module).with_suffix(".yaml"), kind)
+def own_yaml(module: str, kind: type[T], name: str = "") -> T:
+    """Read the YAML file next to a module (its `__file__`): `name`, or the one of its own name."""
+    path = Path(module).with_suffix(".yaml")
+    return load_yaml(path.with_name(name or path.name), kind)

@@ -11,10 +11,9 @@ import json
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, load_yaml
+from interventune.storage.documents import DataError, Rows, StrPath, atomic_text, check, own_yaml
 
 Texts = tuple[str, ...]
 """Texts in order."""
@@ -82,7 +81,7 @@ class Traits:
     variants: tuple[Variant, ...] = ("os", "ts", "ts_r")
 
 
-DATASETS = load_yaml(Path(__file__).with_name("datasets.yaml"), dict[str, Traits])
+DATASETS = own_yaml(__file__, dict[str, Traits], "datasets.yaml")
 
 
 def traits(dataset: str) -> Traits:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from interventune.data_modules.schema.questions import Answer, ChoiceQuestion, QAExample
 from interventune.storage.command_line import Count, split_name
-from interventune.storage.documents import load_yaml
+from interventune.storage.documents import own_yaml
 from interventune.storage.progress import progress
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ class Kind:
     abilities: tuple[Ability, ...]
 
 
-KINDS = load_yaml(Path(__file__).with_name("kinds.yaml"), dict[str, Kind])
+KINDS = own_yaml(__file__, dict[str, Kind], "kinds.yaml")
 
 
 def kind_of(path: str, asking: Compute | None = None) -> str:

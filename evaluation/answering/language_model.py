@@ -14,7 +14,6 @@ prompt, E a log-likelihood and its number of tokens.
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from string import ascii_uppercase
 from typing import Any, TypeVar
 
@@ -39,7 +38,7 @@ from interventune.models.kernels import use_linear_kernels
 from interventune.models.language.local_model import LocalTextModel
 from interventune.models.language.text_models import Prompt, TextFailure, TextModel
 from interventune.models.loading import read_folder
-from interventune.storage.documents import DataError, load_yaml
+from interventune.storage.documents import DataError, own_yaml
 from interventune.storage.progress import progress
 
 from .checkpoint import Held, QuestionCheckpoint, weights_type
@@ -47,7 +46,7 @@ from .interface import Answerer, Asking, ChoicePrompt, Choosing, kind_of
 from .work import stored
 
 T = TypeVar("T")
-STYLES = load_yaml(Path(__file__).with_name("prompts.yaml"), dict[str, Prompts])
+STYLES = own_yaml(__file__, dict[str, Prompts], "prompts.yaml")
 """Prompts by the name of their style."""
 CHOICES: dict[ChoicePrompt, str] = {
     # Each choice is scored separately after the same prompt: other choices and their order do not

@@ -1,6 +1,5 @@
 """What is data in the declaration of a protocol, from a YAML file next to its module."""
 
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import TypedDict
@@ -40,7 +39,7 @@ def declared(module: str, name: str = "") -> dict[str, Any]:
     """Return arguments of `Protocol` from the YAML file with the name of a module, given as its
     `__file__`; or with another `name` in its folder.
     """
-    fields = own_yaml(str(Path(module).with_name(name)) if name else module, Declaration)
+    fields = own_yaml(module, Declaration, name)
     figures = {**fields.pop("points", {}), **fields.pop("lines", {})}
     headline = [Said(**clause) for clause in fields.get("headline", ())]
     return {**fields, "headline": headline, "figures": figures}
