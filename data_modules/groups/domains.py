@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, count, islice, product, zip_longest
-from pathlib import Path
 from random import Random
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl
@@ -24,7 +23,7 @@ from annotated_types import Le
 from pydantic import BaseModel, PositiveInt, with_config
 
 from interventune.data_modules.schema.groups import ADVICE_CLASSES, Advice, AdviceClass, Group
-from interventune.storage.documents import DataError, Values, check, load_yaml
+from interventune.storage.documents import DataError, Values, check, load_yaml, own_yaml
 
 from .unqover import Cell, Subject, repair_articles
 
@@ -206,11 +205,9 @@ def _sentence(library: _Library, text: str, number: int, name: str, topic: str) 
 
 def read_library(path: str = "") -> _Library:
     """Read the built-in domains and advice, replaced where a file defines its own."""
-    here = Path(__file__)
-    library = Values()
-    for file in (here.with_name("domains.yaml"), here.with_name("advice.yaml"), path):
-        if file:
-            library |= load_yaml(file, Values)
+    library = own_yaml(__file__, Values) | own_yaml(__file__, Values, "advice.yaml")
+    if path:
+        library |= load_yaml(path, Values)
     return check(library, _Library, path or "domains.yaml")
 
 
