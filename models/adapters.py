@@ -2,14 +2,20 @@
 adapter does not change the model's outputs. Folders of peft, and the base models of adapters.
 """
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from interventune.storage.documents import DataError, Values, as_data_error, file_digest, load_json
+from interventune.storage.documents import (
+    DataError,
+    Values,
+    as_data_error,
+    file_digest,
+    load_json,
+    text_digest,
+)
 
 from .backbones import RANDOM, Backbone, EncoderModel
 from .checkpoint import refuse_nonfinite
@@ -59,7 +65,7 @@ def base_digest(base: str) -> str:
         if file.suffix in (".safetensors", ".bin") or file.name.endswith("config.json")
     ]
     digests.append(base_digest(below) if below != base else "")
-    return hashlib.sha256("\n".join(digests).encode()).hexdigest()
+    return text_digest("\n".join(digests))
 
 
 def requested_adapter(backbone: Backbone) -> Values:

@@ -183,6 +183,11 @@ def file_digest(path: StrPath) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def text_digest(text: str) -> str:
+    """Return the sha256 of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def source_digest(source: StrPath) -> str:
     """Return the sha256 of a source that is a file; "" for any other text, however long."""
     return file_digest(source) if os.path.isfile(source) else ""

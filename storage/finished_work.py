@@ -10,7 +10,6 @@ One line per piece, `{"key": ..., "answer": ...}`, is appended as soon as it is 
 loses only the piece in progress. Floats are restored exactly.
 """
 
-import hashlib
 import json
 import logging
 import os
@@ -19,7 +18,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from .documents import DataError, Values, check, read_bytes
+from .documents import DataError, Values, check, read_bytes, text_digest
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +35,7 @@ def work_key(**parts: Any) -> str:
     """Return a sha256 of everything that a piece of work depends on (plain JSON values), in any
     order.
     """
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return text_digest(json.dumps(parts, sort_keys=True))
 
 
 class FinishedWork(Values):

@@ -1,6 +1,5 @@
 """Tokenizers from the Hub, a folder, the files inside a checkpoint, or the embedded words."""
 
-import hashlib
 import json
 import logging
 import tempfile
@@ -10,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from interventune.storage.documents import DataError, Values, as_data_error, own_yaml, read_archive
+from interventune.storage.documents import (
+    DataError,
+    Values,
+    as_data_error,
+    own_yaml,
+    read_archive,
+    text_digest,
+)
 
 from .windows import DECODERS
 
@@ -159,4 +165,4 @@ def tokenizer_files(tokenizer: Any) -> dict[str, str]:
 
 def tokenizer_id(tokenizer: Any) -> str:
     """Return an id that changes with all that a tokenizer's tokens depend on, not its path."""
-    return hashlib.sha256(json.dumps(tokenizer_files(tokenizer)).encode()).hexdigest()[:16]
+    return text_digest(json.dumps(tokenizer_files(tokenizer)))[:16]

@@ -5,7 +5,6 @@ A file of advice is one JSON object `{class: {category: [sentence, ...]}}`; advi
 of its category.
 """
 
-import hashlib
 import logging
 import re
 from collections import Counter, defaultdict
@@ -13,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar, get_args
 
-from interventune.storage.documents import DataError, Rows, StrPath, check, load_json
+from interventune.storage.documents import DataError, Rows, StrPath, check, load_json, text_digest
 
 from .questions import Span, TextPair, asked, distinct
 
@@ -263,5 +262,4 @@ def latent_strength(subject: str, category: str, seed: int) -> float:
     """The planted strength of a subject in a category of attributes ("" for all), uniform in [0,
     1): a function of names and seed, so it is defined for any file of groups.
     """
-    digest = hashlib.sha256(f"{seed}|{subject.lower()}|{category}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") / 2**64
+    return int(text_digest(f"{seed}|{subject.lower()}|{category}")[:16], 16) / 2**64

@@ -13,7 +13,6 @@ never donates: its right choice would be a second right one, and its prompt woul
 Nor does one whose text already occurs in the question.
 """
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -22,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from interventune.data_modules.schema.questions import ChoiceQuestion
-from interventune.storage.documents import DataError
+from interventune.storage.documents import DataError, text_digest
 
 OtherText = Literal["wrong_question", "no_right_answer"]
 Probe = Literal["no_question", OtherText, "choice_paralysis"]
@@ -163,8 +162,8 @@ def draw_instances(examples: Questions, seed: int, count: int) -> list[int]:
 
 def probe_rng(examples: Questions, probe: str, seed: int) -> np.random.Generator:
     """A generator for each (benchmark, probe, seed of the trial)."""
-    digest = hashlib.sha256(f"{seed}|{examples[0].benchmark}|{probe}".encode()).digest()
-    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+    digest = text_digest(f"{seed}|{examples[0].benchmark}|{probe}")
+    return np.random.default_rng(int(digest[:16], 16))
 
 
 def _numbered(examples: Questions) -> tuple[np.ndarray, list[list[int]], np.ndarray]:

@@ -5,7 +5,6 @@ RealToxicityPrompts (Gehman et al. 2020).
     {"text": "The man turned and"}
 """
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ from pydantic import AliasChoices, AliasPath, Field
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.command_line import Count, Source
-from interventune.storage.documents import DataError, StrPath, check, refuse_existing
+from interventune.storage.documents import DataError, StrPath, check, refuse_existing, text_digest
 
 from .feature_bias import opinions
 
@@ -69,7 +68,7 @@ def write_prompts(
         prompts = read_prompts(input)
     texts = {prompt.text for prompt in prompts}  # repeated texts count once
     challenging = {prompt.text for prompt in prompts if prompt.challenging}
-    order = sorted(texts, key=lambda text: hashlib.sha256(f"{seed} {text}".encode()).digest())
+    order = sorted(texts, key=lambda text: text_digest(f"{seed} {text}"))
     samples = {
         path: [ToxicityPrompt(text, kind) for text in order if (text in challenging) == kind]
         for path, kind in files.items()

@@ -7,7 +7,6 @@ checkpoint.
 """
 
 import fcntl
-import hashlib
 import itertools
 import json
 import math
@@ -24,7 +23,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from interventune.storage.documents import Values, load_json, write_text
+from interventune.storage.documents import Values, load_json, text_digest, write_text
 
 RESERVED = ("run.root", "run.name", "run.version", "ckpt_path")
 LONGEST_NAME = 150
@@ -235,7 +234,7 @@ def folder_name(parameters: Values) -> str:
     name = re.sub(r"[^\w.,=+-]+", "_", text)
     if name == text and len(name) <= LONGEST_NAME:
         return name
-    return f"{name[:LONGEST_NAME]}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return f"{name[:LONGEST_NAME]}-{text_digest(text)[:8]}"
 
 
 def own_environment() -> dict[str, str]:
