@@ -126,16 +126,15 @@ def as_trained(config: Namespace) -> list[str]:
     encoding = info.encoding
     if config.data.class_path.endswith("ChoicesDataModule") and "prompts" in encoding:  # a decoder
         encoding = {"max_length": encoding["max_length"], "chat": encoding["prompts"]["chat"]}
-    values = {
-        "ckpt_path": config.ckpt_path,
-        "run.version": config.run.version,
-        "backbone.checkpoint": config.ckpt_path,
-        "backbone.tokenizer": "",
-        "backbone.config": "{}",
-        "backbone.lora_rank": info.adapter.get("rank", 0),
-        "data.encoding": json.dumps(encoding),
-    }
-    return [f"--{key}={value}" for key, value in values.items()]
+    return [
+        f"--ckpt_path={config.ckpt_path}",
+        f"--run.version={config.run.version}",
+        f"--backbone.checkpoint={config.ckpt_path}",
+        "--backbone.tokenizer=",
+        "--backbone.config={}",
+        f"--backbone.lora_rank={info.adapter.get('rank', 0)}",
+        f"--data.encoding={json.dumps(encoding)}",
+    ]
 
 
 def record_of(command: str, config: Namespace, text: str) -> RunRecord:

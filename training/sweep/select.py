@@ -111,10 +111,18 @@ def results_of(weights: Path, flags: Sequence[str]) -> list[Values]:
     folder = run.parent / "tests" / work_key(flags=flags, weights=file_digest(weights))[:12]
     if not (folder / "metrics.json").exists() or changed_data(folder):
         shutil.rmtree(folder, ignore_errors=True)  # from an interrupted test
-        config = ["-c", str(run / "config.yaml"), f"--ckpt_path={weights}"]
-        place = [f"--run.root={run.parent}", "--run.name=tests", f"--run.version={folder.name}"]
-        quiet = ["--run.wandb=off", "--trainer.enable_progress_bar=false"]
-        command = [*TEST, *config, *place, *quiet, *whole, *flags]
+        command = [
+            *TEST,
+            f"--config={run / 'config.yaml'}",
+            f"--ckpt_path={weights}",
+            f"--run.root={run.parent}",
+            "--run.name=tests",
+            f"--run.version={folder.name}",
+            "--run.wandb=off",
+            "--trainer.enable_progress_bar=false",
+            *whole,
+            *flags,
+        ]
         done = subprocess.run(command, env=own_environment(), capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"{weights}: not tested: {done.stderr.strip().rpartition(chr(10))[2]}")

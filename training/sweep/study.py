@@ -157,9 +157,14 @@ class Point:
         """Start or resume `fit`, which holds the lock too, and wait for it. RuntimeError if it
         fails.
         """
-        place = {"root": self.folder.parent, "name": self.name, "version": self.run.name}
-        flags = [f"--run.{key}={value}" for key, value in place.items()]
-        command = [*FIT, *self.sweep.arguments(self.parameters), *flags, "--ckpt_path=auto"]
+        command = [
+            *FIT,
+            *self.sweep.arguments(self.parameters),
+            f"--run.root={self.folder.parent}",
+            f"--run.name={self.name}",
+            f"--run.version={self.run.name}",
+            "--ckpt_path=auto",
+        ]
         log = self.folder / "log.txt"
         with open(log, "ab") as file:
             fit = subprocess.Popen(
