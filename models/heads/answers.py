@@ -125,11 +125,14 @@ def states_at(hidden_BTD: Tensor, at_BK: Tensor) -> Tensor:
     return hidden_BTD.take_along_dim(at_BK.unsqueeze(-1), dim=1)
 
 
-def after_mean(state_BD: Tensor, hidden_BTD: Tensor, logit_BT: Tensor) -> Tensor:
-    """The mean hidden state, weighted by the softmax of logits, with another state: (B, 2 D)."""
-    weight_B1T = logit_BT.softmax(-1).to(hidden_BTD.dtype).unsqueeze(1)
-    mean_BD = (weight_B1T @ hidden_BTD).squeeze(1)
-    return torch.cat((mean_BD, state_BD.to(mean_BD.dtype)), dim=-1)
+def after_mean(hidden_BTD: Tensor, cls_B: Tensor, averaged_BTD: Tensor, logit_BT: Tensor) -> Tensor:
+    """The mean of states, weighted by the softmax of logits, with the hidden state of the
+    classification token: (B, 2 D).
+    """
+    weight_B1T = logit_BT.softmax(-1).to(averaged_BTD.dtype).unsqueeze(1)
+    mean_B1D = weight_B1T @ averaged_BTD
+    cls_B1D = states_at(hidden_BTD, cls_B.unsqueeze(-1))
+    return torch.cat((mean_B1D, cls_B1D.to(mean_B1D.dtype)), dim=-1).squeeze(1)
 
 
 class RationaleHeads(nn.Module):
@@ -162,8 +165,7 @@ class RationaleHeads(nn.Module):
         rationale_BT = self.rationale(hidden_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
         weighted_BTD = rationale_BT.sigmoid().to(hidden_BTD.dtype).unsqueeze(-1) * hidden_BTD
         logit_BT = self.attention(weighted_BTD).squeeze(-1).float().masked_fill(others_BT, LOW)
-        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
-        both = after_mean(cls_BD, weighted_BTD, logit_BT)
+        both = after_mean(hidden_BTD, cls_B, weighted_BTD, logit_BT)
         return torch.cat((self.yes_no(both), self.unknown(both)), dim=-1).float(), rationale_BT
 
 
@@ -292,7 +294,7 @@ class XLNetAnswerHeads(nn.Module):
         each), from the state of `cls_B`, the classification token, and the mean state weighted by
         softmax(`start_BT`).
         """
-        cls_BD = states_at(hidden_BTD, cls_B.unsqueeze(-1)).squeeze(1)
-        answer_BD = self.answer_state(after_mean(cls_BD, hidden_BTD, start_BT)).tanh()
+        both = after_mean(hidden_BTD, cls_B, hidden_BTD, start_BT)
+        answer_BD = self.answer_state(both).tanh()
         answer_BD = dropout(answer_BD, 0.1, self.training)
         return tuple(kind(answer_BD).float() for kind in (self.types, self.number, self.option))
