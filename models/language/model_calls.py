@@ -76,7 +76,7 @@ def log_likelihoods(model: Any, inputs: Inputs, continuation_BCE: Tensor) -> Ten
     prompt_end_B1 = start_BC[:, :1]
     first_BT = torch.cat((prompt_end_B1, start_BC), 1).gather(1, part_BT)  # column of each part
     options: dict[str, Any] = {"attention_mask": mask_BT, "use_cache": False}
-    if takes(model, "position_ids"):
+    if takes_positions(model):
         position_BT = mask_BT.cumsum(1) - 1 - first_BT + prompt_end_B1
         options["position_ids"] = position_BT.clamp(min=0)
     if start_BC.shape[1] > 1:
@@ -138,11 +138,9 @@ def reads_side_by_side(model: Any) -> bool:
     return bool((together - alone).abs() <= (1e-3 if model.dtype.itemsize >= 4 else 0.25))
 
 
-def takes(model: Any, name: str) -> bool:
-    """Whether the model's forward pass has an argument of this name (a few models take no
-    positions).
-    """
-    return name in inspect.signature(model.forward).parameters
+def takes_positions(model: Any) -> bool:
+    """Whether the model's forward pass has an argument for positions; a few have none."""
+    return "position_ids" in inspect.signature(model.forward).parameters
 
 
 def padded(rows: Rows, device: torch.device, *, left: bool = False) -> dict[str, Tensor]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from .model_calls import end_tokens, generate, padded, takes
+from .model_calls import end_tokens, generate, padded, takes_positions
 from .text_models import Rows
 
 DECAY = 50.0
@@ -116,7 +116,7 @@ def chunk_loss(
     for start in range(0, width, part):
         end = start + part
         options: dict[str, Any] = {"attention_mask": mask_KT[:, :end], "use_cache": True}
-        if takes(model, "position_ids"):
+        if takes_positions(model):
             options["position_ids"] = position_KT[:, start:end]
         output = model(ids_KT[:, start:end], past_key_values=cache, **options)
         cache = getattr(output, "past_key_values", None)
