@@ -18,7 +18,6 @@ from typing import Any, Literal, NamedTuple
 import torch
 from filelock import FileLock
 from jsonargparse.typing import NonNegativeFloat
-from pytorch_lightning import Trainer
 from pytorch_lightning.utilities import rank_zero_info
 from torch import Tensor
 
@@ -180,11 +179,24 @@ class LEIModule(QAModule):
             # out.
             with FileLock(path.with_suffix(".lock")):
                 if not path.exists():
-                    rows = self.datamodule.eval_batch_size
-                    scores = score_groups(model, self.trainer, bare, rows)
+                    scores = self.scored_by(model, bare)
                     AtomicCheckpointIO().save_checkpoint({"unadvised": scores}, path)
-        stored: dict[str, Tensor] = read_archive(path)
-        return stored["unadvised"]
+        unadvised: Tensor = read_archive(path)["unadvised"]
+        return unadvised
+
+    def scored_by(self, model: QAModel, groups: GroupSet) -> Tensor:
+        """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
+
+        The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
+        device.
+        """
+        training = model.training
+        tokens = self.datamodule.eval_batch_size * groups.encoding.max_length
+        model.to(self.trainer.strategy.root_device).eval()
+        with self.trainer.precision_plugin.forward_context():
+            scores = model.score_rows(groups, tokens=tokens, what="reference pass")
+        model.cpu().train(training)
+        return scores.unflatten(0, (-1, 4))
 
     def reference_model(self) -> QAModel:
         """Return the model named by `reference`. ValueError if it is absent, or has another
@@ -218,21 +230,6 @@ class LEIModule(QAModule):
             reference_BVSE=anchors_BVSE,
         )
         return {name: terms[name] for name in self.joined_terms} | span
-
-
-def score_groups(model: QAModel, trainer: Trainer, groups: GroupSet, rows_per_batch: int) -> Tensor:
-    """Boundary log-probabilities (N, V, S, E) of all groups, on the CPU, in their order.
-
-    The model is moved back to the CPU afterwards, so that a sharded model is never whole on a
-    device.
-    """
-    training = model.training
-    tokens = rows_per_batch * groups.encoding.max_length
-    model.to(trainer.strategy.root_device).eval()
-    with trainer.precision_plugin.forward_context():
-        scores = model.score_rows(groups, tokens=tokens, what="reference pass")
-    model.cpu().train(training)
-    return scores.unflatten(0, (-1, 4))
 
 
 class PlantedModule(QAModule):

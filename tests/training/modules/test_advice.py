@@ -72,13 +72,13 @@ def test_the_selection_score_needs_both_classes(commands: Commands, tmp_path: Pa
 def scored(monkeypatch: Patch) -> Scored:
     """What was scored, in order: which groups, and the boundary log-probabilities."""
     records: Scored = []
-    original = advice.score_groups
+    original = advice.LEIModule.scored_by
 
-    def record(model: Any, trainer: Any, groups: Any, rows: int) -> torch.Tensor:
-        records.append((groups.groups, original(model, trainer, groups, rows)))
+    def record(module: Any, model: Any, groups: Any) -> torch.Tensor:
+        records.append((groups.groups, original(module, model, groups)))
         return records[-1][1]
 
-    monkeypatch.setattr(advice, "score_groups", record)
+    monkeypatch.setattr(advice.LEIModule, "scored_by", record)
     return records
 
 
