@@ -61,7 +61,7 @@ class LastCheckpoint(Checkpoint):
         self.run = run
         self.handlers = {}
 
-    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def setup(self, trainer: Trainer, *_: Any) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
         # Lightning would override these handlers, and synchronise all processes in every step.
         trainer._signal_connector.register_signal_handlers = lambda: None
@@ -76,7 +76,7 @@ class LastCheckpoint(Checkpoint):
         if again or not self.deferred:
             raise Stopped(signum)
 
-    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+    def teardown(self, *_: Any) -> None:
         while self.handlers:
             signum, handler = self.handlers.popitem()
             signal.signal(signum, handler or signal.SIG_DFL)
@@ -149,7 +149,7 @@ class LastCheckpoint(Checkpoint):
         """End the processes started by this one: while waiting for others, they would
         not notice.
         """
-        self.teardown(trainer, pl_module, "")
+        self.teardown()
         children = getattr(trainer.strategy.launcher, "procs", [])
         for child in children:
             child.kill()
