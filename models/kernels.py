@@ -102,11 +102,10 @@ def attention_forward(
     p = options["dropout"]
     scaling = options["scaling"]
     if attention_mask is not None and attention_mask.ndim == 1:
-        bounds = attention_mask, attention_mask
         rows, _, width, _ = query.shape
         flat = (states.transpose(1, 2).flatten(0, 1) for states in (query, key, value))
         mixed, *_ = torch.ops.aten._flash_attention_forward(
-            *flat, *bounds, width, width, p, False, False, scale=scaling
+            *flat, attention_mask, attention_mask, width, width, p, False, False, scale=scaling
         )
         return mixed.unflatten(0, (rows, width)), None
     # Measured: torch's fused kernel is faster in float32 without dropout.

@@ -184,8 +184,7 @@ def question_rows(example: QAExample, windows: Sequence[EncodedRow]) -> list[dic
         for row, best_T in zip(windows, max_context(windows), strict=True)
     ]
     names = ("id", "context", "question", "dataset", "gold", "kept")
-    rows[0] |= {name: getattr(example, name) for name in names}
-    rows[0] |= {
+    rows[0] |= {name: getattr(example, name) for name in names} | {
         "kind": example.answer_type,
         "hidden": example.answer_type != "unknown"
         and all(row["answer_type"] == NO_ANSWER for row in rows),

@@ -62,8 +62,8 @@ class Endpoint(TextModel):
         self.name = f"openai:{self.model}@{url}"
         self.max_new_tokens = max_new_tokens
         self.parallel = parallel
-        self.identity = {"name": self.name, "temperature": 0, **more}
-        self.identity["max_new_tokens"] = max_new_tokens
+        self.identity = {"name": self.name, "temperature": 0, "max_new_tokens": max_new_tokens}
+        self.identity |= more
         self.is_openai = f".{urlsplit(url).hostname}".endswith(".openai.com")
         key = os.environ.get("OPENAI_API_KEY", "").strip()
         if not (key.isascii() and key.isprintable()):
