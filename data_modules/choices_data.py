@@ -77,9 +77,10 @@ class ChoicesDataModule(TextDataModule):
 
     def make_eval_sets(self, stage: str) -> list[EvalSet]:
         """Return the questions of every named source."""
-        named = self.choice_sources[stage]
-        limit = self.limit_val
-        return [EvalSet(name, self.choice_set([source], limit)) for name, source in named.items()]
+        return [
+            EvalSet(name, self.choice_set([source], self.limit_val))
+            for name, source in self.choice_sources[stage].items()
+        ]
 
     def choice_set(self, sources: Iterable[str], limit: int) -> ChoiceSet:
         """Return the first `limit` questions of some sources, or all."""

@@ -48,8 +48,7 @@ def opened(source: str) -> tuple[set[str], Rows]:
         if not head:
             raise DataError(f"{source}: is empty")
         if head[0] in "{[":
-            lines = re.search(r"}\s*\n\s*{", head)
-            rows = json_lines(source) if lines else _document(source)
+            rows = json_lines(source) if re.search(r"}\s*\n\s*{", head) else _document(source)
             return _fields(head), starmap(_record, rows)
         if start.startswith(b"PAR1"):
             from pyarrow.parquet import read_table

@@ -66,8 +66,9 @@ class FinishedWork(Values):
                     logger.warning("%s: is incomplete, and will be done again", where)
                     os.truncate(path, path.stat().st_size - len(line))
                     return
-                hint = "repair or remove the line, or name another file"
-                raise DataError(f"{error}; {hint}") from None
+                raise DataError(
+                    f"{error}; repair or remove the line, or name another file"
+                ) from None
             self[piece["key"]] = piece["answer"]
         if lines and not lines[-1].endswith(b"\n"):
             self._append("\n")

@@ -84,8 +84,9 @@ def run(
             refuse_other_data(run_folder(path))
     # Lightning would print tables of its own.
     quietly = {"verbose": False} if command in ("validate", "test") else {}
-    action = getattr(trainer, command)
-    action(parts.model, datamodule=parts.data, ckpt_path=path, weights_only=True, **quietly)
+    getattr(trainer, command)(
+        parts.model, datamodule=parts.data, ckpt_path=path, weights_only=True, **quietly
+    )
     if trainer.is_global_zero and not trainer.fast_dev_run:
         say_results(command, trainer)
     return trainer

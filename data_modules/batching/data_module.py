@@ -216,8 +216,9 @@ class TextDataModule(pl.LightningDataModule):
 
     def fingerprints(self) -> dict[str, str]:
         """Return the SHA-256 of every local file that the run reads; "" for other sources."""
-        parts = chain(*map(split_labels, self.sources))
-        return {part: source_digest(part) for part in parts if part}
+        return {
+            part: source_digest(part) for part in chain(*map(split_labels, self.sources)) if part
+        }
 
 
 def length_bucketed(

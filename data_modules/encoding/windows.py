@@ -276,8 +276,7 @@ def padded(
         Inputs (R, T), columns of padding before each row (R,), and masks (R, T), False at padding.
     """
     width = -(-int(length_R.max()) // multiple) * multiple
-    left = tokenizer.padding_side == "left"
-    shift_R = width - length_R if left else np.zeros_like(length_R)
+    shift_R = (width - length_R) * (tokenizer.padding_side == "left")
     column_T = np.arange(width)
     inside_RT = (column_T >= shift_R[:, None]) & (column_T < (shift_R + length_R)[:, None])
 

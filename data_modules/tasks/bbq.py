@@ -122,11 +122,14 @@ class _Row(_Key):
 
     def item(self, target: int, named: bool) -> BBQItem:
         """Return the question; `named`: its people are known only by name."""
-        name = f"{self.category}-{self.example_id}"
-        prompt = f"{self.context} {self.question}"
-        choices = (self.ans0, self.ans1, self.ans2)
         return BBQItem(
-            ChoiceQuestion(name, prompt, choices, int(self.label), "bbq"),
+            ChoiceQuestion(
+                f"{self.category}-{self.example_id}",
+                f"{self.context} {self.question}",
+                (self.ans0, self.ans1, self.ans2),
+                int(self.label),
+                "bbq",
+            ),
             context=self.context,
             query=self.question,
             category=f"{self.category} (names)" if named else self.category,

@@ -36,6 +36,8 @@ from .features import CONFIGURATION, Hypothesis, LabelledText, Recipe, Wording, 
 AGREEING = ("1_1", "0_0")
 DIFFERING = ("1_0", "0_1")
 CELLS = (*AGREEING, *DIFFERING)
+EMPTY: tuple[Any, ...] = ("", {}, None)
+"""Fields that files omit."""
 CAP = 100
 """Demonstrations and tests in a cell of the embedded tasks."""
 
@@ -151,9 +153,10 @@ def build_task(
 def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[ChoiceQuestion]:
     """Convert texts to questions with the digits as choices, for a fine-tuned classifier."""
     name = task.dataset
-    digits = ("0", "1")
     return [
-        ChoiceQuestion(f"{name}/{x.name}", x.question, digits, int(x.answer), f"{name}/{x.split}")
+        ChoiceQuestion(
+            f"{name}/{x.name}", x.question, ("0", "1"), int(x.answer), f"{name}/{x.split}"
+        )
         for x in examples
     ]
 
@@ -183,8 +186,8 @@ def opinions(seed: str) -> Iterator[LabelledText]:
     for index in range(1200):
         label = rng.randrange(2)
         slots = [rng.choice(x) for x in (WORDS.names, WORDS.colours, WORDS.objects, WORDS.places)]
-        frame = rng.choice(WORDS.opinions)
-        text = frame.format(*slots, rng.choice(WORDS.good if label else WORDS.bad))
+        verdict = WORDS.good if label else WORDS.bad
+        text = rng.choice(WORDS.opinions).format(*slots, rng.choice(verdict))
         if rng.random() < 0.5:
             places = rng.choice(WORDS.names), *rng.sample(WORDS.meeting_places, 2)
             text += WORDS.opinion_end.format(*places)
@@ -230,7 +233,10 @@ def write_feature_tasks(
     for name, path in files.items():
         built = build_task(name, known[name].read(input), known[name], min_demos=min_demos)
         made_from = {**data, "label": known[name].label, **built.made_from}
-        fields = asdict(built, dict_factory=_without_empty) | {"made_from": made_from}
+        fields = asdict(
+            built, dict_factory=lambda pairs: {k: v for k, v in pairs if v not in EMPTY}
+        )
+        fields["made_from"] = made_from
         write_text(path, json.dumps(fields, ensure_ascii=False, indent=1) + "\n")
         tests = ", ".join(f"{len(examples)} in {cell}" for cell, examples in built.tests.items())
         lines.append(
@@ -238,10 +244,6 @@ def write_feature_tasks(
             f"{made_from['repeated']} repeated"
         )
     return "\n".join(lines)
-
-
-def _without_empty(pairs: list[tuple[str, Any]]) -> Values:
-    return {key: value for key, value in pairs if value not in ("", {}, None)}
 
 
 def write_feature_rows(

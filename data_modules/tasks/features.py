@@ -219,8 +219,8 @@ class Recipe:
                 if value.lower() in ("", "-", "-1", "none"):  # no label
                     continue
                 texts = tuple(text for name in names if (text := str(row[name])))
-                label = self.labelled(value, where)
-                example = LabelledText(where, texts, label, {**row, "input": number})
+                columns = {**row, "input": number}
+                example = LabelledText(where, texts, self.labelled(value, where), columns)
                 text = example.part()
                 if len(text.split()) <= self.max_words and len(text) <= self.max_characters:
                     yield example

@@ -68,8 +68,7 @@ class LocalTextModel(TokenModel):
     def __post_init__(self) -> None:
         model = float32_logits(self.model)
         self.device = model.device
-        text_config = model.config.get_text_config()
-        self.limit = getattr(text_config, "max_position_embeddings", None)
+        self.limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)
         # Tokens per batch of likelihoods: more would overflow a CPU's caches and need more padding.
         self.tokens_at_once = 256 if self.device.type == "cpu" else 32_768
         self.is_seq2seq = model.config.is_encoder_decoder

@@ -144,15 +144,13 @@ class TokenModel(TextModel):
 
     def continued(self, rows: Rows) -> Iterator[Reply]:
         """Yield the text that follows each prompt, given by its token ids, as `complete` does."""
-        most = self.max_new_tokens
-        return fitting([self.misfit(row, most) or row for row in rows], self.write)
+        return fitting([self.misfit(row, self.max_new_tokens) or row for row in rows], self.write)
 
     def next_token_logprobs(
         self, prompts: Prompts, labels: Sequence[str], *, after: str = "", top: int = 0
     ) -> Iterator[LogProbs]:
         log_probs = partial(self.token_logprobs, tokens=self.first_tokens(labels, after), top=top)
-        rows = self.prompt_ids(prompts)
-        return fitting([self.misfit(row, 0) or row for row in rows], log_probs)
+        return fitting([self.misfit(row, 0) or row for row in self.prompt_ids(prompts)], log_probs)
 
     def log_likelihoods(self, requests: Requests) -> Iterator[Totals]:
         """Score the tokens of texts.

@@ -120,8 +120,8 @@ class Questions(Family):
         if len(parts) == 1:
             parts = {}
         for place, part_NC in {"": answered_NC, **parts}.items():
-            means = zip(("em", "f1", "unknown"), part_NC[:, 1:].mean(0).tolist(), strict=True)
-            for name, value in (*means, ("n", len(part_NC))):
+            values = *part_NC[:, 1:].mean(0).tolist(), len(part_NC)
+            for name, value in zip(("em", "f1", "unknown", "n"), values, strict=True):
                 yield place + name, value
         if failed := len(row_NC) - len(answered_NC):
             yield "failed", failed
@@ -214,8 +214,8 @@ class Choices(Family):
         logits_BN = outputs["logits_BN"].tolist()
         for i, logits in zip(batch.example_B.tolist(), logits_BN, strict=True):
             question = self.data.questions[i]
-            about = {"id": question.id, "label": question.label}
-            predictions[i] = about | {"choice": logits.index(max(logits)), "logits": logits}
+            predictions[i] = {"id": question.id, "label": question.label}
+            predictions[i] |= {"choice": logits.index(max(logits)), "logits": logits}
         return predictions
 
     def write(self, predictions: Predictions, folder: Path) -> None:

@@ -192,8 +192,7 @@ class LastCheckpoint(Checkpoint):
         step = trainer.global_step
         every = self.run.keep_every_n_steps
         if self.path is not None and every and step % every == 0 and step != self.kept_step:
-            name = f"step_{step:06}.ckpt"
-            trainer.save_checkpoint(self.path.with_name(name), weights_only=True)
+            trainer.save_checkpoint(self.path.with_name(f"step_{step:06}.ckpt"), weights_only=True)
             self.kept_step = step
 
     def _save(self, trainer: Trainer, save_point: SavePoint) -> None:

@@ -74,13 +74,13 @@ class RunRecord(Callback):
                 scheduler._update_lr(scheduler.last_epoch)
 
     def on_fit_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        _write_metrics(trainer, {**self.earlier, **best_score(trainer)})
+        _write_metrics(trainer, self.earlier | best_score(trainer))
 
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
         """Store the metrics: a resumed run needs those of its last validation."""
-        checkpoint["metrics"] = {**self.earlier, **_metrics(trainer)}
+        checkpoint["metrics"] = self.earlier | _metrics(trainer)
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
@@ -174,7 +174,7 @@ def _write_metrics(trainer: Trainer, earlier: Values) -> None:
     if folder is None or not trainer.is_global_zero or trainer.fast_dev_run:
         return
     path = Path(folder) / "metrics.json"
-    metrics = dict(sorted({**earlier, **_metrics(trainer)}.items()))
+    metrics = dict(sorted((earlier | _metrics(trainer)).items()))
     # Epochs that the weights were trained, as a fraction. (Lightning's own count differs after a
     # resume, if `max_steps` ended the run within an epoch.)
     epochs = float(trainer.current_epoch)

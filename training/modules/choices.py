@@ -73,8 +73,7 @@ class ChoiceModule(FineTuning):
 
     def check_data(self, stage: str) -> None:
         """ValueError for data without choices, and for padding that does not fit the pooling."""
-        data = self.datamodule
-        if not isinstance(data, ChoicesDataModule):
+        if not isinstance(self.datamodule, ChoicesDataModule):
             raise ValueError(
                 "data: ChoiceModule needs ChoicesDataModule (experiment multiple_choice)"
             )
@@ -104,5 +103,4 @@ class ChoiceModule(FineTuning):
     ) -> dict[str, Any]:
         """Return logits (B, N) and losses (B,) for the callbacks."""
         logits_BN = self.logits(batch)
-        loss_B = choice_cross_entropy(logits_BN, batch.label_B)
-        return {"logits_BN": logits_BN, "loss_B": loss_B}
+        return {"logits_BN": logits_BN, "loss_B": choice_cross_entropy(logits_BN, batch.label_B)}

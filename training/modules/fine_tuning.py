@@ -254,10 +254,7 @@ def decay_groups(module: nn.Module, weight_decay: float) -> list[Values]:
     """
     norms = [part for part in module.modules() if type(part).__name__.endswith("Norm")]
     normalisation = {id(parameter) for part in norms for parameter in part.parameters()}
-    groups: list[Values] = [
-        {"params": [], "weight_decay": weight_decay},
-        {"params": [], "weight_decay": 0.0},
-    ]
+    groups: list[Values] = [{"params": [], "weight_decay": rate} for rate in (weight_decay, 0.0)]
     for name, parameter in module.named_parameters():
         if parameter.requires_grad:
             plain = name.endswith("bias") or id(parameter) in normalisation
