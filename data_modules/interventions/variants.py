@@ -36,6 +36,7 @@ from interventune.data_modules.schema.questions import (
     Rejected,
     Span,
     Variant,
+    single_spaced,
     traits,
 )
 from interventune.storage.documents import DataError
@@ -43,6 +44,9 @@ from interventune.storage.documents import DataError
 from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
+
+Sentences = dict[str, str] | None
+"""By id, what `ts_r_aug` and `os_r_aug` append instead of the bare answer; None: frames."""
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 _TRIMMED = re.compile(r"\S(?:.*\S)?", re.DOTALL)
@@ -56,7 +60,7 @@ _PAIRS = (('"', '"'), ("“", "”"), ("«", "»"), ("(", ")"), ("[", "]"))
 def perturb(
     example: QAExample,
     variant: Variant,
-    sentences: dict[str, str] | None = None,
+    sentences: Sentences = None,
     pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
 ) -> Outcome:
     """Return one variant of an original with its rationale, or the reason why there is none (edits
@@ -107,7 +111,7 @@ def perturb(
 
 
 def made_of(
-    examples: Iterable[QAExample], variant: Variant, sentences: dict[str, str] | None = None
+    examples: Iterable[QAExample], variant: Variant, sentences: Sentences = None
 ) -> tuple[list[QAExample], Counter[str]]:
     """Return one variant of the originals that allow it, and the number of the others by reason;
     EXCHANGED ones take answers and paragraphs from these originals.
@@ -175,7 +179,7 @@ def truncate(example: QAExample) -> Outcome:
     return replace(example, context=context, answers=answers, rationale=rationale, kept=((0, end),))
 
 
-def delete(example: QAExample, variant: Variant, sentences: dict[str, str] | None) -> Outcome:
+def delete(example: QAExample, variant: Variant, sentences: Sentences) -> Outcome:
     """TS-R: the story up to the sentence in which the rationale begins; OS-R: all but the
     rationale. The answer, or the sentence that replaces it, is appended if the story lacks it.
     """
@@ -219,7 +223,7 @@ def delete(example: QAExample, variant: Variant, sentences: dict[str, str] | Non
     return example.unanswered(context=story, appended=appended, kept=pieces)
 
 
-def answer_sentence(example: QAExample, sentences: dict[str, str] | None = None) -> str | Rejected:
+def answer_sentence(example: QAExample, sentences: Sentences = None) -> str | Rejected:
     """Return the sentence for the example's id, if it contains the first gold answer; without
     sentences, a frame around that answer, drawn by the id. There the answer keeps its case and
     loses stray punctuation at its ends, as in `mustard,`; its own full stop ends the sentence.
@@ -234,7 +238,7 @@ def answer_sentence(example: QAExample, sentences: dict[str, str] | None = None)
         return frame.replace("{answer}", answer)
     sentence = sentences.get(example.id, "").strip()
     plain, phrase, *rationale = (
-        " ".join(text.lower().split())
+        single_spaced(text.lower())
         for text in (sentence, answer, *(s.text for s in example.rationale))
     )
     if not sentence:
@@ -257,7 +261,7 @@ def bare_answer(answer: str) -> str:
     >>> [bare_answer(text) for text in ("mustard,", '"I won!"', "(red", "-5", "a b,.", ",")]
     ['mustard', '"I won!"', 'red', '-5', 'a b.', ',']
     """
-    whole = text = " ".join(answer.split())
+    whole = text = single_spaced(answer)
     before = ""
     while text != before:
         before = text

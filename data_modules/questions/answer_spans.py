@@ -25,6 +25,7 @@ from interventune.data_modules.schema.questions import (
     Span,
     Spans,
     Texts,
+    single_spaced,
 )
 
 NUMBER_WORDS = (
@@ -95,7 +96,7 @@ def option_words(question: str) -> Texts:
 
 def normalised(text: str) -> str:
     """SQuAD's normal form: lower case, no ASCII punctuation, no articles, single spaces."""
-    return " ".join(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+    return single_spaced(_ARTICLE.sub(" ", text.lower().translate(_NO_PUNCTUATION)))
 
 
 def answer_span(
@@ -147,8 +148,8 @@ def occurs(text: str, context: str) -> bool:
     """Whether `text` occurs in `context`, case-sensitively and as whole words; white space is one
     space.
     """
-    text = " ".join(text.split())
-    context = " ".join(context.split())
+    text = single_spaced(text)
+    context = single_spaced(context)
     return text in context and bool(re.search(_WHOLE_WORDS.format(re.escape(text)), context))
 
 

@@ -25,7 +25,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, StrictInt
 from pydantic.dataclasses import dataclass
 from typing_extensions import TypedDict
 
-from interventune.data_modules.schema.questions import QAExample, Span, Texts, Turn
+from interventune.data_modules.schema.questions import QAExample, Span, Texts, Turn, single_spaced
 from interventune.storage.documents import DataError, Rows, check
 
 from .answer_spans import answered
@@ -227,17 +227,13 @@ def build_story(paragraphs: Iterable[Iterable[str]]) -> tuple[str, list[list[Spa
     story = ""
     spans = []
     for sentences in paragraphs:
-        text = _single_spaced("".join(sentences))
+        text = single_spaced("".join(sentences))
         story += " " if story and text else ""
-        ends = [len(story) + len(_single_spaced(begun)) for begun in accumulate(sentences)]
+        ends = [len(story) + len(single_spaced(begun)) for begun in accumulate(sentences)]
         story += text
-        texts = map(_single_spaced, sentences)
+        texts = map(single_spaced, sentences)
         spans.append([Span(end - len(x), end, x) for x, end in zip(texts, ends, strict=True)])
     return story, spans
-
-
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _story(record: _Question, where: str) -> tuple[str, list[Span]]:
@@ -263,7 +259,7 @@ def _story(record: _Question, where: str) -> tuple[str, list[Span]]:
             continue
         span: Span | None = of_title[title][index]
         if record.story is not None:
-            span = nearest(_single_spaced(gold[title][index]), 0, record.story)
+            span = nearest(single_spaced(gold[title][index]), 0, record.story)
         if span is None:
             raise DataError(
                 f"{where}: the supporting sentence {gold[title][index].strip()!r} is not in its "

@@ -118,9 +118,14 @@ class Span:
 Spans = tuple[Span, ...]
 
 
+def single_spaced(text: str) -> str:
+    """Return a text whose white space is single spaces, none of them at its ends."""
+    return " ".join(text.split())
+
+
 def distinct(texts: Iterable[str]) -> set[str]:
     """Return the texts without differences of case and white space."""
-    return {" ".join(text.split()).casefold() for text in texts}
+    return {single_spaced(text).casefold() for text in texts}
 
 
 def asked(record: Any) -> str:

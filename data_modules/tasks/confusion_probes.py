@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from interventune.data_modules.schema.questions import ChoiceQuestion
+from interventune.data_modules.schema.questions import ChoiceQuestion, single_spaced
 from interventune.storage.documents import DataError, text_digest
 
 OtherText = Literal["wrong_question", "no_right_answer"]
@@ -171,7 +171,7 @@ def _numbered(examples: Questions) -> tuple[np.ndarray, list[list[int]], np.ndar
     known: dict[str, int] = {}
 
     def number(text: str) -> int:
-        return known.setdefault(" ".join(text.split()).casefold(), len(known))
+        return known.setdefault(single_spaced(text).casefold(), len(known))
 
     choices = [[number(text) for text in example.choices] for example in examples]
     right_N = np.array([row[example.label] for row, example in zip(choices, examples, strict=True)])
