@@ -208,11 +208,7 @@ class QuestionsDataModule(TextDataModule):
 
 
 def question_batches(
-    rng: np.random.Generator,
-    lengths_N: np.ndarray,
-    batch_size: int,
-    world_size: int,
-    order: Literal["similar_length", "random"] = "similar_length",
+    rng: np.random.Generator, lengths_N: np.ndarray, batch_size: int, world_size: int, order: str
 ) -> list[BatchIndex]:
     """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":

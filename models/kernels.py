@@ -120,13 +120,7 @@ AttentionMaskInterface.register(ATTENTION, mask_of)
 
 
 def cpu_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    *,
-    p: float = 0.0,
-    scaling: float,
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, p: float, scaling: float
 ) -> Tensor:
     """softmax(scaling * query key^T + mask) value, with dropout `p` on the weights.
 

@@ -314,7 +314,7 @@ def class_and_config(values: Values, backbone: Backbone) -> tuple[Any, Any]:
         if not hasattr(known, key):
             raise DataError(f"backbone.config: {model_type!r} has no setting {key!r}")
     with as_data_error("backbone.config"):
-        config = AutoConfig.for_model(**{**values, **row.settings, **backbone.config})
+        config = AutoConfig.for_model(**(values | row.settings | backbone.config))
     return AutoModelForCausalLM if row.causal else AutoModelForQuestionAnswering, config
 
 

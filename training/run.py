@@ -112,7 +112,7 @@ class Run:
                 return f"version_{number}"
         raise AssertionError
 
-    def loggers(self, resumed_step: int | None = None) -> list[Logger]:
+    def loggers(self, resumed_step: int | None) -> list[Logger]:
         """Return the run's own loggers, the first of which names its folder. `resumed_step` is the
         step from which it resumes; None starts a new run.
         """

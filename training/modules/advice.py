@@ -271,10 +271,8 @@ class PlantedModule(QAModule):
     def setup(self, stage: str) -> None:
         super().setup(stage)
         if stage == "fit":
-            preferred = [
-                preferred_subject(group, *self.planted) for group in self.training_groups.groups
-            ]
-            self.preferred_N = torch.tensor(preferred)
+            groups = self.training_groups.groups
+            self.preferred_N = torch.tensor([preferred_subject(x, *self.planted) for x in groups])
 
     def losses(self, batch: TrainBatch) -> Losses:
         """Return the loss of groups and, of a batch with questions, their cross-entropy."""
