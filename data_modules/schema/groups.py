@@ -91,13 +91,13 @@ class Group:
     @property
     def key(self) -> str:
         """`x1|x2|template|category|attribute|attribute|advice_id`, as in LEI's files."""
-        what = (self.template, self.category, self.attribute, self.attribute, self.advice_id)
-        return "|".join(self.subjects + what)
+        return f"{self.unadvised_key}|{self.advice_id}"
 
     @property
     def unadvised_key(self) -> str:
         """The key of the same four variants without any advice."""
-        return self.key.rsplit("|", 1)[0]
+        about = f"{self.template}|{self.category}|{self.attribute}|{self.attribute}"
+        return f"{'|'.join(self.subjects)}|{about}"
 
     @property
     def gold(self) -> int | None:

@@ -60,8 +60,8 @@ def _advised(split: GroupSplit, seed: int, rng: Random) -> list[Group]:
         attributes = kind.unseen_attributes if split.unseen_attributes else kind.attributes
         for pair, attribute in product(rivals(split.subjects, seed), attributes):
             # The two held-out contexts of a (pair, attribute) do not depend on the seed.
-            name = "/".join((*sorted(pair), attribute))
-            held_out = Random(f"held out/{name}").sample(all_templates, 2)
+            cell = f"{'/'.join(sorted(pair))}/{attribute}"
+            held_out = Random(f"held out/{cell}").sample(all_templates, 2)
             templates = {
                 "held_out": held_out,
                 "known": [template for template in all_templates if template not in held_out],
@@ -127,5 +127,5 @@ def _group(
 ) -> Group:
     context = WORDS.contexts[template].format("[subj1]", "[subj2]")
     line = f"{context}\tWho {attribute}?\tWho {negated(attribute)}?"
-    cell = Cell(template, category, attribute, line, advice)
-    return cell.group(*(Subject({"": name}) for name in pair))
+    subjects = (Subject({"": name}) for name in pair)
+    return Cell(template, category, attribute, line, advice).group(*subjects)
