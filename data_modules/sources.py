@@ -151,8 +151,7 @@ def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     path, labels = split_labels(str(source))
     options = {"labels": labels} if labels else {}
     questions = list(_read(path, "choices", **options))
-    equal = [x.id for x in questions if len(distinct(x.choices)) < len(x.choices)]
-    if equal:
+    if equal := [x.id for x in questions if len(distinct(x.choices)) < len(x.choices)]:
         logger.warning(
             f"warning: {source}: of {len(equal)} questions two choices are equal, first of "
             f"{equal[0]}; delete them"

@@ -144,7 +144,7 @@ def _groups(
     domain = library.domains[name]
     subjects = [Subject({"": text}) for text in domain.subjects]
     pairs = list(combinations(subjects, 2))
-    cells = _cells(library, domain)
+    cells = list(_cells(library, domain))
     others = [other for other in pool if other != name]
     if advice_class in _ELSEWHERE and not others:
         raise DataError(f"domains: classes: {advice_class} needs a second domain")
@@ -161,23 +161,22 @@ def _groups(
         yield replace(cell.group(*pair), domain=name, advice_domain=about)
 
 
-def _cells(library: _Library, domain: _Domain) -> list[Cell]:
-    cells = []
+def _cells(library: _Library, domain: _Domain) -> Iterator[Cell]:
     for number, (context, phrase) in enumerate(product(library.contexts, domain.people)):
         for side in "12":
             context = context.replace(f"{{{side}}}", phrase.replace("{}", f"[subj{side}]"))
         for topic, attributes in library.attributes.items():
             for text, negation in attributes.items():
-                cells.append(Cell(number, topic, text, f"{context}\tWho {text}?\tWho {negation}?"))
-    return cells
+                yield Cell(number, topic, text, f"{context}\tWho {text}?\tWho {negation}?")
 
 
 def _wordings(library: _Library, kind: str, options: DomainSet) -> _Wordings:
     """The wordings to draw from; without advice there are none."""
     numbers = count()
-    forms = []
-    for form in getattr(library, kind, ()):
-        forms.append([(next(numbers), text) for text in _alternatives(form, library.words)])
+    forms = [
+        [(next(numbers), text) for text in _alternatives(form, library.words)]
+        for form in getattr(library, kind, ())
+    ]
     rng = Random(f"{options.seed}/wordings/{kind}")
     forms = [rng.sample(wordings, len(wordings)) for wordings in rng.sample(forms, len(forms))]
     # First one of every form, then the second of each, so that few wordings differ as much as
