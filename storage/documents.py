@@ -51,8 +51,6 @@ MARKS = {
     b"version https://git-lfs": "a Git LFS pointer, which `git lfs pull` replaces by the file",
 }
 """First bytes, in lower case, of files in formats that cannot be read directly."""
-KINDS = {stat.S_IFDIR: "folder", stat.S_IFIFO: "pipe"}
-"""What is no regular file, by its file mode; the rest are devices and sockets."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Writing errors that do not name the file."""
 
@@ -144,7 +142,7 @@ def open_file(path: StrPath, *, text: bool = True) -> Iterator[BufferedReader]:
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISREG(mode):
-            kind = KINDS.get(stat.S_IFMT(mode), "device or socket")
+            kind = "folder" if stat.S_ISDIR(mode) else "pipe, device or socket"
             raise DataError(f"{path}: is a {kind}; name a file")
         with open(path, "rb") as file:
             start = file.read(99) if text else b""
