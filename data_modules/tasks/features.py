@@ -18,7 +18,7 @@ from interventune.data_modules.schema.questions import TextPair, Texts
 from interventune.data_modules.sources import labelled_rows
 from interventune.storage.documents import DataError, Values, as_data_error, check, load_yaml
 
-CONFIGURATION = Path(__file__).resolve().parents[2] / "configs" / "tasks" / "feature_bias.yaml"
+CONFIGURATION = Path(__file__).resolve().parents[2] / "configs/tasks/feature_bias.yaml"
 Hypothesis = Literal["h1", "h2"]
 HYPOTHESES: tuple[Hypothesis, ...] = get_args(Hypothesis)
 """The label, and the other feature."""

@@ -85,7 +85,7 @@ class LastCheckpoint(Checkpoint):
         """Delay signals until the end of the step from here on."""
         folder = trainer.log_dir  # a collective operation
         if folder is not None and not trainer.fast_dev_run:
-            self.path = Path(folder) / "checkpoints" / "last.ckpt"
+            self.path = Path(folder) / "checkpoints/last.ckpt"
             if trainer.is_global_zero:
                 for left in self.path.parents[1].rglob(".*.tmp"):  # left by killed writers
                     left.unlink(missing_ok=True)

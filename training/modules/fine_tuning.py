@@ -178,7 +178,7 @@ class FineTuning(LightningModule):
         if not trainer.strategy.reduce_boolean_decision(bad, all=False):
             return
         rate = trainer.optimizers[0].param_groups[0]["lr"]
-        last = Path(trainer.log_dir or "") / "checkpoints" / "last.ckpt"  # a collective operation
+        last = Path(trainer.log_dir or "") / "checkpoints/last.ckpt"  # a collective operation
         good = f"the last good checkpoint is {last}"
         raise DivergedError(
             f"{what} not finite at step {trainer.global_step}, with a learning rate of {rate:.3g}; "

@@ -111,7 +111,7 @@ def run_sweep(sweep: Sweep, options: Options, argv: Sequence[str]) -> int:
     """Run waiting points, and show the study; 1 if no point is complete. `argv`: for further
     workers.
     """
-    folder = (options.output or Path("runs") / "sweeps" / sweep.study).absolute()
+    folder = (options.output or Path(f"runs/sweeps/{sweep.study}")).absolute()
     grid = prepare(sweep, folder, again=options.again)
     (own, *others) = shares(options.workers)
     command = [sys.executable, "-P", "-m", "interventune.training", "sweep", *argv, "--workers=1"]

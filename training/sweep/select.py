@@ -84,7 +84,7 @@ def select(options: Options, flags: Sequence[str]) -> None:
     weights = "best.ckpt" if sweep["keep"] == "best" else "last.ckpt"
     for model in chosen.to_dict("records"):
         print(f"{model['point']}  {metric} {model[metric]:.6g}", flush=True)
-        checkpoints = study / "points" / model["point"] / "run" / "checkpoints"
+        checkpoints = study / f"points/{model['point']}/run/checkpoints"
         of_model = {name: model[name] for name in by}
         rows += (row | of_model for row in results_of(checkpoints / weights, flags))
     summary = summarise(pd.DataFrame(rows).astype({"value": float}), [*by, "test_set", "metric"])

@@ -203,7 +203,7 @@ class Point:
         if value is None or not math.isfinite(value):
             raise ValueError(f"{path}: {key} is {value}; there are {', '.join(metrics)}")
         if best:
-            (self.run / "checkpoints" / "last.ckpt").unlink(missing_ok=True)
+            (self.run / "checkpoints/last.ckpt").unlink(missing_ok=True)
         return float(value)
 
 
@@ -217,9 +217,10 @@ class Grid:
     def points(self) -> list[Point]:
         """Return the points that there are by now."""
         space: Any = self.sweep.space
-        combinations = itertools.product(*space.values())
-        parameters = (dict(zip(space, values, strict=True)) for values in combinations)
-        return [Point(self.sweep, self.study, values) for values in parameters]
+        return [
+            Point(self.sweep, self.study, dict(zip(space, values, strict=True)))
+            for values in itertools.product(*space.values())
+        ]
 
     def draw(self) -> bool:
         """Add a point, unless there are enough; return whether one was added."""
