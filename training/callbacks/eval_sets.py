@@ -139,8 +139,11 @@ class Questions(Family):
             rank_zero_warn(f"{stage}/{self.prefix}f1: {note}")
 
     def predict(self, batch: Any, outputs: Any) -> Predictions:
-        answers = self.module.decode(self.data, batch, outputs)
-        return {answer.example: answer.text for answer in answers if not answer.failure}
+        return {
+            answer.example: answer.text
+            for answer in self.module.decode(self.data, batch, outputs)
+            if not answer.failure
+        }
 
     def write(self, predictions: Predictions, folder: Path) -> None:
         ids = (question.id for question in self.data.questions(list(predictions)))
@@ -177,8 +180,10 @@ class Groups(Family):
         return dict(zip(batch.group_B.tolist(), p_BVSE.tolist(), strict=True))
 
     def write(self, predictions: Predictions, folder: Path) -> None:
-        groups = self.data.groups
-        scored = (ScoredGroup(groups[i], base_scores=scores) for i, scores in predictions.items())
+        scored = (
+            ScoredGroup(self.data.groups[i], base_scores=scores)
+            for i, scores in predictions.items()
+        )
         write_records(scored, folder / f"{self.name}.jsonl")
 
 

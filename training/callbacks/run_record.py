@@ -62,8 +62,8 @@ class RunRecord(Callback):
         # A resume keeps the files until it trains.
         if trainer.is_global_zero and (stage == "train" or not self.resumed):
             write_text(saved, self.text)
-            environment = _environment(trainer) | {"seed": pl_module.run_seed}
-            write_text(saved.with_name("environment.json"), json.dumps(environment, indent=2))
+            environment = json.dumps(_environment(trainer), indent=2)
+            write_text(saved.with_name("environment.json"), environment)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Record a resume, whose first step already follows its own schedule."""
@@ -198,4 +198,5 @@ def _environment(trainer: Trainer) -> Values:
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "precision": str(trainer.precision),
         "data": trainer.datamodule.fingerprints(),
+        "seed": trainer.lightning_module.run_seed,
     }

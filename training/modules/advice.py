@@ -140,8 +140,8 @@ class LEIModule(QAModule):
         if by_file:
             rank_zero_info("dominant subjects: those that the file names (tomax)")
             targets = data.written_targets()
-            other_class = (0, 0, 0, 0)
-            pushed = [targets.get(group.key, other_class) for group in groups.groups]
+            # Groups of other classes have none.
+            pushed = [targets.get(group.key, (0, 0, 0, 0)) for group in groups.groups]
             return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.

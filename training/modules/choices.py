@@ -67,9 +67,8 @@ class ChoiceModule(FineTuning):
         decoders, so that every protocol can evaluate it.
         """
         own = self.datamodule.encoding
-        if isinstance(self.model, ChoiceModel):
-            return own
-        return own.of_decoder(self.model.architecture)
+        is_encoder = isinstance(self.model, ChoiceModel)
+        return own if is_encoder else own.of_decoder(self.model.architecture)
 
     def check_data(self, stage: str) -> None:
         """ValueError for data without choices, and for padding that does not fit the pooling."""
