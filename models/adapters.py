@@ -75,8 +75,7 @@ def requested_adapter(backbone: Backbone) -> Values:
     base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     if base and Path(base).exists():
         base = str(Path(base).absolute())
-    digest = base_digest(base) if base else ""
-    return {"rank": backbone.lora_rank, "base": base, "digest": digest}
+    return {"rank": backbone.lora_rank, "base": base, "digest": base and base_digest(base)}
 
 
 def add_adapter(model: EncoderModel, adapter: Values) -> None:

@@ -78,9 +78,10 @@ class FullyShardedStrategy(ModelParallelStrategy):
         """Return whole weights on the first process, without those that an adapter's checkpoint
         omits.
         """
-        alone = bool(self.model.model.adapter.get("base"))
         options = StateDictOptions(
-            full_state_dict=True, cpu_offload=True, ignore_frozen_params=alone
+            full_state_dict=True,
+            cpu_offload=True,
+            ignore_frozen_params=bool(self.model.model.adapter.get("base")),
         )
         return dict(get_model_state_dict(self.model, options=options))
 
