@@ -61,7 +61,7 @@ class LastCheckpoint(Checkpoint):
         self.run = run
         self.handlers = {}
 
-    def setup(self, trainer: Trainer, *_: Any) -> None:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Take over signal handling; until training begins, a signal ends the run at once."""
         # Lightning would override these handlers, and synchronise all processes in every step.
         trainer._signal_connector.register_signal_handlers = lambda: None
@@ -76,7 +76,7 @@ class LastCheckpoint(Checkpoint):
         if again or not self.deferred:
             raise Stopped(signum)
 
-    def teardown(self, *_: Any) -> None:
+    def teardown(self, *_: Any, **__: Any) -> None:
         while self.handlers:
             signum, handler = self.handlers.popitem()
             signal.signal(signum, handler or signal.SIG_DFL)
