@@ -200,7 +200,7 @@ class FineTuning(LightningModule):
 
             shard(self, self.device_mesh["data_parallel"])
 
-    def configure_optimizers(self) -> Values:
+    def configure_optimizers(self) -> Any:
         from transformers import get_linear_schedule_with_warmup
 
         optimizer = torch.optim.AdamW(
@@ -213,13 +213,10 @@ class FineTuning(LightningModule):
         # before. With this setting the scaler unscales first, as for any other optimizer.
         optimizer._step_supports_amp_scaling = False
         if self.schedule == "constant":
-            return {"optimizer": optimizer}
+            return optimizer
         total = int(self.trainer.estimated_stepping_batches)
         scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
-        return {
-            "optimizer": optimizer,
-            "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
-        }
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
     def warmup_steps(self, total: int) -> int:
         return round(self.warmup_ratio * total)
