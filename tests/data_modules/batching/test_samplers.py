@@ -29,8 +29,8 @@ def batches_of(
 ) -> list[BatchIndex]:
     """An epoch of groups, questions, or both, as the DataModules compose them."""
     of = {"per_class": 2, "qa_every": 1, "world_size": 1} | options
-    sizes = {"batch_size": 4, "world_size": of["world_size"]}
-    draw: Any = partial(question_batches, lengths_N=np.array(lengths), **sizes) if lengths else None
+    how: Any = {"batch_size": 4, "world_size": of["world_size"], "order": "similar_length"}
+    draw: Any = partial(question_batches, lengths_N=np.array(lengths), **how) if lengths else None
     if classes:
         draw = partial(group_batches, class_N=np.array(classes), questions=draw, **of)
     sampler = EpochSampler(draw, 0, rank, of["world_size"])
