@@ -3,7 +3,7 @@ units.
 
 results = Results(("variant",), "questions")
 place = {"checkpoint": "ibt", "variant": "os"}
-results.add(Number("em", place, Estimate(0.31, (0.2, 0.4), n=150, units=40)))
+results.add(Number("em", place, Estimate(0.31, 0.2, 0.4, n=150, units=40)))
 results.add(plain("em", 0.05, 150, **place, against="ot"))  # ibt - ot, without an interval
 results.frame                                               # pandas, as written to results.csv
 """
@@ -21,8 +21,6 @@ Row = dict[str, Any]
 """One example, or a part of it: its dimensions, unit, fields, and any other information."""
 ALWAYS = ("checkpoint", "against")
 """The first columns: the model, and what a number is compared with (empty: a plain number)."""
-NUMBERS = ("value", "low", "high", "n", "units", "seeds", "seed_std")
-"""The last columns but one, `unit`."""
 NO_INTERVAL = (math.nan, math.nan)
 
 
@@ -32,11 +30,16 @@ class Estimate(NamedTuple):
     """
 
     value: float
-    interval: tuple[float, float]
+    low: float
+    high: float
     n: int
     units: int
     seeds: int = 1
     seed_std: float = math.nan
+
+
+NUMBERS = Estimate._fields
+"""The last columns but one, `unit`."""
 
 
 class Number(NamedTuple):
@@ -51,7 +54,7 @@ class Number(NamedTuple):
 
 def plain(measure: str, value: float, n: int, *, seeds: int = 1, **place: Any) -> Number:
     """A number without an interval."""
-    return Number(measure, place, Estimate(value, NO_INTERVAL, n, n, seeds))
+    return Number(measure, place, Estimate(value, *NO_INTERVAL, n, n, seeds))
 
 
 class Results:
@@ -79,7 +82,7 @@ class Results:
         """Add a number; dimensions that its place omits are empty. ValueError: an unknown
         dimension, or a second number at one place.
         """
-        measure, place, (value, interval, *counts, seed_std), unit = number
+        measure, place, estimate, unit = number
         if unknown := set(place) - set(self.by):
             raise ValueError(
                 f"results: no dimension {min(unknown)!r}; there are {', '.join(self.by)}"
@@ -87,16 +90,13 @@ class Results:
         row = {name: place.get(name, "") for name in self.by} | {"measure": measure}
         if (key := tuple(row.values())) in self._rows:
             raise ValueError(f"results: a second number for {key}")
-        figures = (float(value), *map(float, interval), *map(int, counts), float(seed_std))
-        self._rows[key] = (
-            row | dict(zip(NUMBERS, figures, strict=True)) | {"unit": unit or self.unit}
-        )
+        self._rows[key] = row | estimate._asdict() | {"unit": unit or self.unit}
 
     def __iter__(self) -> Iterator[Number]:
         for row in self._rows.values():
-            value, low, high, *counts = (row[name] for name in NUMBERS)
+            estimate = Estimate(*(row[name] for name in NUMBERS))
             place = {name: row[name] for name in self.by}
-            yield Number(row["measure"], place, Estimate(value, (low, high), *counts), row["unit"])
+            yield Number(row["measure"], place, estimate, row["unit"])
 
     @property
     def frame(self) -> DataFrame:

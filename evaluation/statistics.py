@@ -174,7 +174,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         sides = [{seed: part.loc[both] for seed, part in side.items()} for side in sides]
     later = [*sides[0].values()]
     if not (all(sides) and any(map(len, later))) or (first is None and statistic.change_only):
-        return Estimate(math.nan, NO_INTERVAL, 0, 0)
+        return Estimate(math.nan, *NO_INTERVAL, 0, 0)
     code_N, names = pd.concat([part["unit"] for part in later]).factorize()
     unit_SN = np.split(code_N, np.cumsum([*map(len, later)])[:-1])
     now, *before = ([part[fields] for part in side.values()] for side in sides)
@@ -223,7 +223,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
             bounded = width and error > TINY  # units that agree give no interval
             ends = interval(value, error, units, (-width, width) if bounded else None, t)
     low, high = map(float, ends)
-    return Estimate(float(value), (low, high), int(n_PU[:, 0].min()), units, seeds, seed_std)
+    return Estimate(float(value), low, high, int(n_PU[:, 0].min()), units, seeds, seed_std)
 
 
 def by_seed(rows: DataFrame) -> dict[Any, DataFrame]:

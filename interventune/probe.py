@@ -140,8 +140,7 @@ class Probe:
             for key, (_, place, estimate, _) in source.numbers({START: first, NOW: last}):
                 if place["checkpoint"] == NOW:
                     columns = CHANGES if place.get("against") else VALUES
-                    numbers = estimate.value, *estimate.interval, estimate.n
-                    rows[key] |= zip(columns, numbers, strict=False)  # a change has no n
+                    rows[key] |= zip(columns, estimate, strict=False)  # a change has no n
         keys = pd.Index(rows, name="key")
         self.table = pd.DataFrame(rows.values(), keys, [*VALUES, *CHANGES])
         values: dict[str, float] = self.table["value"].to_dict()

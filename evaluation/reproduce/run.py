@@ -276,7 +276,8 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(row[source]):
                     interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
-                    estimate = Estimate(row[source], interval, row["n"], row["n"])
+                    n = int(row["n"])
+                    estimate = Estimate(row[source], *interval, n, n)
                     results.add(Number(row["measure"], place | {"source": source}, estimate))
         where = {"table": title, "against": None if "against" in by else ""}
         headings = {measure: measure for measure in printed.measures}

@@ -28,7 +28,7 @@ def results() -> Results:
     results = Results(("variant",), unit="questions")
     for cell, value in EM.items():
         place = dict(zip(("checkpoint", "variant"), cell.split(), strict=True))
-        results.add(Number("em", place, Estimate(value, (0.0, 1.0), n=4, units=2)))
+        results.add(Number("em", place, Estimate(value, 0.0, 1.0, n=4, units=2)))
     results.add(plain("em", -0.25, 4, checkpoint="ibt", against="ot", variant="os"))
     results.add(plain("mu", 0.25, 7, checkpoint="ot"))
     return results
@@ -107,7 +107,7 @@ def test_a_report_counts_changes_that_exclude_0_by_chance(results: Results, tmp_
     assert "by chance" not in (output / "report.md").read_text()
     for i, (low, high) in enumerate([(0.1, 0.2), (-0.2, -0.1), (-0.1, 0.1)]):
         place = {"checkpoint": str(i), "against": "ot"}
-        results.add(Number("em", place, Estimate(0, (low, high), 4, 4)))
+        results.add(Number("em", place, Estimate(0, low, high, 4, 4)))
     write_report(evaluation, output)
     title, headline, changes, _ = (output / "report.md").read_text().split("\n\n")
     assert (title, headline) == ("# T # x", "**a b**")

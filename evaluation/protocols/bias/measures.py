@@ -140,7 +140,7 @@ def of_maxima(pairs: Pairs, measures: Sequence[str]) -> Iterator[Number]:
                 (name, f"{name}_chance"), values, strict=True
             ):
                 if len(sides) == 1 or measure == name:
-                    estimated = Estimate(value, (low, high), *counts, count, spread)
+                    estimated = Estimate(value, low, high, *counts, count, spread)
                     yield Number(measure, place, estimated, "questions")
 
 

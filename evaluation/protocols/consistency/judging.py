@@ -135,7 +135,7 @@ def of_domain(
         at = {**place, "variant": variant, "against": f"variant={against}"}
         yield Number("average", at, gap)
     n = min(gap.n for gap in gaps.values())
-    interval_of = {pair: gap.interval for pair, gap in gaps.items()}
+    interval_of = {pair: (gap.low, gap.high) for pair, gap in gaps.items()}
     evidence = decide(rate["default"], interval_of, margin)
     yield from of_tests(evidence, n, {**place, "reading": EVIDENCE})
     return DomainRates(rate.to_dict(), starred)

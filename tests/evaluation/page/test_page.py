@@ -25,7 +25,7 @@ HOSTILE = (
 
 def save_report(folder: Path, value: float = 0.5, **changes: Any) -> Path:
     """A report of faithfulness, in short."""
-    place, estimate = {"variant": "ts_r"}, Estimate(value, (0.25, 0.75), 9, 9)
+    place, estimate = {"variant": "ts_r"}, Estimate(value, 0.25, 0.75, 9, 9)
     numbers = [Number("em", place | {"checkpoint": x}, estimate) for x in ("before", "after")]
     numbers.append(plain("em", 0.125, 9, checkpoint="after", against="before", **place))
     content: dict[str, Any] = {

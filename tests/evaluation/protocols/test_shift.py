@@ -186,8 +186,8 @@ def test_distances_equal_those_of_single_texts(architecture: str, tmp_path: Path
 def test_intervals_of_cosines_end_at_1() -> None:
     distances = [0.0] * 9 + [0.5]
     rows = pd.DataFrame({"tokens": 1.0, "distance": distances, "unit": range(10)})
-    value, (low, high), *_ = estimate(protocol.SHIFT.statistics["cosine"], rows)
+    value, low, high, *_ = estimate(protocol.SHIFT.statistics["cosine"], rows)
     assert value + 2 * stdev(distances) / 10**0.5 > 1
     assert -1 < low < value < high < 1
     same = estimate(protocol.SHIFT.statistics["cosine"], rows.assign(distance=0.0))
-    assert (same.value, isnan(same.interval[0])) == (1, True)  # as in layer 0
+    assert (same.value, isnan(same.low)) == (1, True)  # as in layer 0
