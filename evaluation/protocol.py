@@ -33,7 +33,7 @@ from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.declared import declared  # noqa: F401
 from .shown.figures import Lines, Points
 from .shown.views import Said, Table, View
-from .statistics import Comparison, OfRows, Statistic, compared, estimate, mean, share  # noqa: F401
+from .statistics import Comparison, OfRows, Statistic, compared, estimate, share  # noqa: F401
 from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
 
 if TYPE_CHECKING:

@@ -140,11 +140,6 @@ def share(heading: str, field: str) -> Statistic:
     return Statistic(heading, (field,), share=True)
 
 
-def mean(heading: str, field: str) -> Statistic:
-    """The mean of any number."""
-    return Statistic(heading, (field,))
-
-
 def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = None) -> Estimate:
     """Compute a statistic of rows with its interval over units; or its difference from that of the
     `first` rows, over the questions that both answered, where a unit has the rows of both sides.

@@ -18,7 +18,7 @@ from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.data_modules.tasks.yes_no import COLOUR_PAIRS, SCHEMAS
 from interventune.evaluation.answering.interface import Compute
 from interventune.evaluation.answering.work import shared
-from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
+from interventune.evaluation.protocol import Evaluation, Protocol, Row, declared
 from interventune.evaluation.statistics import Floats
 from interventune.storage.command_line import Named
 from interventune.storage.progress import progress
@@ -29,20 +29,7 @@ if TYPE_CHECKING:
 Story = tuple[list[str], list[str]]
 """Three texts, a story of two nouns as it is, then without the colour of either; and the nouns."""
 
-MEASURES = {
-    "own": "noun moved by its own colour",
-    "other": "by the other",
-    "difference": "own - other",
-}
-SENSITIVITY = Protocol(
-    measures={
-        name: Statistic(
-            heading, (name,), limits=(-2 if name == "difference" else 0, 2), continuous=True
-        )
-        for name, heading in MEASURES.items()
-    },
-    **declared(__file__),
-)
+SENSITIVITY = Protocol(**declared(__file__))
 
 
 def evaluate(*, checkpoint: list[Named], compute: Compute) -> Evaluation:

@@ -4,6 +4,7 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
+from interventune.evaluation.statistics import Statistic
 from interventune.storage.documents import own_yaml
 
 from .figures import Lines, Points
@@ -23,7 +24,7 @@ class Declaration(TypedDict, total=False):
     by: tuple[str, ...]
     cells: list[tuple[str, ...]]
     compared: tuple[str, ...]
-    measures: dict[str, str]
+    measures: dict[str, str | Statistic]
     failures: str
     console: int
     views: list[View]

@@ -20,7 +20,6 @@ from interventune.evaluation.protocol import (
     Statistic,
     View,
     estimate,
-    mean,
     share,
 )
 from interventune.evaluation.protocols.feature_bias.command import over_strata
@@ -36,7 +35,7 @@ PROTOCOL = Protocol(
     by=("advice", "variant", "kind"),
     cells=[("advice", "variant"), ("advice", "variant", "kind")],
     compared=("advice",),
-    measures={"right": "right", "far": mean("how far", "x"), "gap": GAP, "strata": STRATA},
+    measures={"right": "right", "far": Statistic("how far", ("x",)), "gap": GAP, "strata": STRATA},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
     headline=[
         Said("right", "right", "up", variant={"os", "ts"}),

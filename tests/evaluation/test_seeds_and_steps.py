@@ -10,12 +10,13 @@ from scipy.stats import t
 
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.answering.sources import Model, by_label, named_models
-from interventune.evaluation.protocol import estimate, mean, share
+from interventune.evaluation.protocol import Statistic, estimate, share
 from interventune.evaluation.results import NUMBERS
 from tests.evaluation.cells import Cells
 from tests.evaluation.protocol_cases import CASES, Case
 
 LEFT_OUT = ("ask", "consistency", "consistency-write", "predicate-argument", "sensitivity")
+X = Statistic("x", ("x",))
 MODELS = [case for case in CASES if case.protocol not in LEFT_OUT]
 """Protocols of models; two with many questions are like the others."""
 
@@ -96,11 +97,11 @@ def test_seeds_widen_an_interval() -> None:
     """Student's over seeds if units are equal; that over units if seeds are equal."""
     error = np.std([1, 2, 4], ddof=1) / np.sqrt(3)
     for units in (6, 1):
-        found = estimate(mean("x", "x"), rows_of([[x] * units for x in (1.0, 2.0, 4.0)]))[1:3]
+        found = estimate(X, rows_of([[x] * units for x in (1.0, 2.0, 4.0)]))[1:3]
         assert found == pytest.approx(t.interval(0.95, 2, 7 / 3, error))
     equal = rows_of([[1.0, 2, 5, 3, 4, 4]] * 3)
     single = equal[equal["run"] == "0"].drop(columns="run")
-    found, expected = (estimate(mean("x", "x"), rows)[1:3] for rows in (equal, single))
+    found, expected = (estimate(X, rows)[1:3] for rows in (equal, single))
     assert found == pytest.approx(expected)
 
 
@@ -151,7 +152,7 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_change_along_training_is_of_the_seeds_that_have_come_so_far() -> None:
     start, later = rows_of([[1.0, 2.0], [5.0, 9.0]]), rows_of([[2.0, 3.0]])
-    change = estimate(mean("x", "x"), later, start)
+    change = estimate(X, later, start)
     assert (change.value, change.seeds) == (1, 1)
     turned = start.iloc[::-1]  # in another order of seeds
-    assert estimate(mean("x", "x"), start, turned).seed_std == 0
+    assert estimate(X, start, turned).seed_std == 0

@@ -32,6 +32,7 @@ from interventune.evaluation.protocol import (
     Statistic,
     View,
     compared,
+    declared,
     estimate,
 )
 from interventune.evaluation.shown.views import Table, cells_of
@@ -47,14 +48,7 @@ COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "su
 COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
 VALUES = ("mean_abs_c", "delta", "eps", "mass")
 STATISTICS = {name: Statistic(name, (name,), limits=(0, 1), continuous=True) for name in VALUES}
-SUBJECTS = Protocol(
-    title="Subjects",
-    unit="unit",
-    item=("key", "subject", "cluster"),
-    by=(*CELL, *CATEGORY, "subject", "cluster"),
-    measures={name: Statistic(name, (name,), limits=(-1, 1)) for name in ("gamma", "eta")},
-    failures="",
-)
+SUBJECTS = Protocol(**declared(__file__))
 MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
 `kept`.

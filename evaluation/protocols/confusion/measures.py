@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from interventune.evaluation.protocol import (
-    Number,
-    Protocol,
-    Row,
-    Statistic,
-    declared,
-    estimate,
-    plain,
-    share,
-)
+from interventune.evaluation.protocol import Number, Protocol, Row, declared, estimate, plain, share
 from interventune.metrics import confusion as metrics
 
 CELL = ("probe", "sampling", "n_choices")
@@ -24,15 +15,7 @@ BIASED = ("no_question", "wrong_question", "no_right_answer")
 """Probes without a right answer, or without the means to find it: their labelled slot is
 pseudo-correct.
 """
-SHARES = ("accuracy", "accuracy_before", "pseudo_accuracy", "acc_perturbed_only", "acc_mixed")
-"""The measures that are means of values in [0, 1], in percent; others are means of any number."""
-LIMITS = dict.fromkeys(("confidence", "confidence_before", "variance"), (0, 1))
-DECLARED = declared(__file__)
-DECLARED["measures"] = {
-    name: heading if name in SHARES else Statistic(heading, (name,), limits=LIMITS.get(name))
-    for name, heading in DECLARED["measures"].items()
-}
-CONFUSION = Protocol(**DECLARED)
+CONFUSION = Protocol(**declared(__file__))
 
 
 def tests_and_hits(rows: pd.DataFrame, _: Sequence[str], chance: float) -> Iterator[Number]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from interventune.data_modules.schema.questions import DELETED
-from interventune.evaluation.protocol import Number, OfRows, Protocol, Statistic, declared, mean
+from interventune.evaluation.protocol import Number, OfRows, Protocol, Statistic, declared
 from interventune.metrics.abstention import COLUMNS, measures, recall_at
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ DECLARED["measures"] = {
         )
         for name, over in RECALLS.items()
     },
-    "threshold": mean("threshold of unknown", "threshold"),
 }
 ABSTENTION = Protocol(**DECLARED)
 VIEW = DECLARED["views"][0]
