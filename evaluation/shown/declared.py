@@ -12,9 +12,7 @@ from .views import Said, View
 
 
 class Declaration(TypedDict, total=False):
-    """The file: arguments of `Protocol`. A clause of the headline has a measure, words, and
-    dimensions.
-    """
+    """The file: arguments of `Protocol`."""
 
     title: str
     unit: str | tuple[str, ...]
@@ -31,7 +29,7 @@ class Declaration(TypedDict, total=False):
     points: dict[str, Points]
     """Figures by the name of their file, before `lines`."""
     lines: dict[str, Lines]
-    headline: list[dict[str, Any]]
+    headline: list[Said]
     good: str
     notes: list[str]
 
@@ -42,5 +40,4 @@ def declared(module: str, name: str = "") -> dict[str, Any]:
     """
     fields = own_yaml(module, Declaration, name)
     figures = {**fields.pop("points", {}), **fields.pop("lines", {})}
-    headline = [Said(**clause) for clause in fields.get("headline", ())]
-    return {**fields, "headline": headline, "figures": figures}
+    return {**fields, "figures": figures}

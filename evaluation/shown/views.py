@@ -5,7 +5,7 @@
 A column for each checkpoint, and for its change since the first; a line for each measure and
 combination of the leading dimensions, ending in n. Cells show the value with its interval.
 
-    Said("unknown", "says unknown where the evidence is missing", "up", variant=DELETED)
+    Said("unknown", "says unknown where the evidence is missing", "up", {"variant": DELETED})
 
 A row of the summary: says unknown where the evidence is missing, ts_r | 14.0 % | 93.0 % |
 +79.0 points [76.0, 82.0] | yes | 852
@@ -221,24 +221,24 @@ def print_table(table: Table) -> None:
     console.print(f"{table.caption}\n" if table.caption else "")
 
 
+@dataclass(frozen=True)
 class Said:
     """A row of a report's summary for each of its cells: a measure of the first and of the last
     checkpoint, with the change.
 
     Args:
         measure: its name.
-        words: what it measures. They describe the values fixed by `at`; other parts of the place
+        words: what it measures. They describe the values fixed by `where`; other parts of the place
             follow them.
         aim: up, down or same: the change that is good; empty if neither is.
-        at: dimension to the value, or to a set of values, of the cells. Of other dimensions, those
-            in the first entry of a protocol's cells may have any value; the rest are empty.
+        where: dimension to the value or values of the cells. Of other dimensions, those in the
+            first entry of a protocol's cells may have any value; the rest are empty.
     """
 
-    def __init__(self, measure: str, words: str, aim: str = "", **at: Any) -> None:
-        self.measure = measure
-        self.words = words
-        self.aim = aim
-        self.at = at
+    measure: str
+    words: str
+    aim: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
 
     def rows(
         self, results: Results, ends: Sequence[str], whole: Sequence[str], *, percent: bool
@@ -275,10 +275,10 @@ class Said:
     def places(self, results: Results, whole: Sequence[str]) -> Iterator[tuple[str, Row]]:
         """The places of the cells, without checkpoint and step, each with the words for it."""
         dimensions = [name for name in results.by if name not in (*ALWAYS, "step")]
-        where = {name: "" for name in dimensions if name not in whole} | self.at
+        where = {name: "" for name in dimensions if name not in whole} | {**self.where}
         cells = cells_of(results.frame, {"measure": self.measure, "against": "", **where})
-        free = [name for name in dimensions if not isinstance(self.at.get(name), str)]
-        several = [name for name in free if name in self.at or cells[name].nunique() > 1]
+        free = [name for name in dimensions if not isinstance(self.where.get(name), str)]
+        several = [name for name in free if name in self.where or cells[name].nunique() > 1]
         for row in cells.drop_duplicates([*dimensions, "measure"]).to_dict("records"):
             place = {name: row[name] for name in dimensions}
             named = [str(place[name]) for name in several if place[name] != ""]

@@ -38,9 +38,9 @@ PROTOCOL = Protocol(
     measures={"right": "right", "far": Statistic("how far", ("x",)), "gap": GAP, "strata": STRATA},
     views=[View("All", ("variant",)), View("By kind", ("variant", "kind"))],
     headline=[
-        Said("right", "right", "up", variant={"os", "ts"}),
-        Said("far", "at once", "same", variant="os"),
-        Said("gap", "gap", variant="os"),
+        Said("right", "right", "up", {"variant": ["os", "ts"]}),
+        Said("far", "at once", "same", {"variant": "os"}),
+        Said("gap", "gap", where={"variant": "os"}),
     ],
     good="many",
 )

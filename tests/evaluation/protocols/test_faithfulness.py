@@ -169,10 +169,10 @@ def test_report_warns_of_single_references_of_coqa(ask: Ask, tmp_path: Path) -> 
 
 
 def test_clauses_name_all_variants() -> None:
-    unknown, old, _, f1, same, *_ = ({*clause.at["variant"]} for clause in FAITHFULNESS.headline)
+    unknown, old, _, f1, same, *_ = ({*clause.where["variant"]} for clause in FAITHFULNESS.headline)
     assert unknown == old == DELETED
     assert f1 == {*VIEW.where["variant"]} == {"os", *(f"os+{variant}" for variant in DELETED)}
     assert same == REFORMATTED
-    assert sorted(chain(*(clause.at["variant"] for clause in SHIFT.headline))) == sorted(
+    assert sorted(chain(*(clause.where["variant"] for clause in SHIFT.headline))) == sorted(
         VARIANTS[1:]
     )
