@@ -48,5 +48,4 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {name}: no such command; {hint}", file=sys.stderr)
         return 2
     package, *arguments = [*COMMANDS[name][0].split(), *rest]
-    code: int = import_module(f"interventune.{package}.__main__").main(arguments or ["--help"])
-    return code
+    return int(import_module(f"interventune.{package}.__main__").main(arguments or ["--help"]))

@@ -119,11 +119,10 @@ class Recipe(Strict):
             raise ValueError(
                 f"--use {min(unknown)}: no such setting; choose from {', '.join(self.settings)}"
             )
-        places = {"runs": str(home), "configs": str(FOLDER.parent)}
-        values = {**places}
+        values = {"runs": str(home), "configs": str(FOLDER.parent)}
         changed = {"tiny": "--tiny"} if tiny else {}
         for name, setting in self.settings.items():
-            value = (setting.tiny if tiny else setting.paper).format_map(places)
+            value = (setting.tiny if tiny else setting.paper).format_map(values)
             if setting.where and not tiny:
                 value = str(min(data.rglob(setting.paper), default=data / setting.paper))
             values[name] = chosen.get(name, value)
@@ -224,25 +223,24 @@ def run_steps(plan: Plan, home: Path, files: Sequence[str]) -> None:
     record = home / "commands.sh"
     lines = [f"python -m interventune.{shlex.join(command)}" for command, _ in commands]
     digests = [f"# {file}: {digest}" for file in files if (digest := source_digest(file))]
-    text = "".join(f"{line}\n" for line in [*lines, *digests])
-    finished = [i for i, (_, file) in enumerate(commands, 1) if file and (home / file).exists()]
+    text = "\n".join([*lines, *digests, ""])
+    written = [i for i, (_, file) in enumerate(commands, 1) if file and (home / file).exists()]
+    finished = max(written, default=0)
     ours = record.exists() and record.read_text(encoding="utf-8") == text
     if not ours and (finished or record.exists()):
         raise ValueError(f"{home} has results of other commands or data; choose another --work")
     write_text(record, text)
-    for i, (command, _) in enumerate(commands, 1):
-        if i > max(finished, default=0):
-            shown = takewhile(lambda word: not word.startswith("--"), command)
-            print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
-            if code := call_step(*command, here="tiny" in plan.changed):
-                raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
+    for i, (command, _) in enumerate(commands[finished:], finished + 1):
+        shown = takewhile(lambda word: not word.startswith("--"), command)
+        print(f"step {i} of {len(commands)}: {shlex.join(shown)}", flush=True)
+        if code := call_step(*command, here="tiny" in plan.changed):
+            raise ValueError(f"step {i} failed (exit code {code}): {lines[i - 1]}")
 
 
 def call_step(room: str, *arguments: str, here: bool) -> int:
     """Run one command in a process of its own or, to save seconds, `here`; return its exit code."""
     if here:
-        code: int = import_module(f"interventune.{room}.__main__").main([*arguments])
-        return code
+        return int(import_module(f"interventune.{room}.__main__").main([*arguments]))
     return subprocess.call([sys.executable, "-P", "-m", f"interventune.{room}", *arguments])
 
 
@@ -270,7 +268,7 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
             hidden.append(title)
         frame["difference"] = frame["ours"] - frame[theirs]
         inside += frame[theirs].between(frame["low"], frame["high"]).sum()
-        counted += frame[[theirs, "low"]].notna().all(axis=1).sum()
+        counted += len(frame.dropna(subset=[theirs, "low"]))
         for row in frame.fillna({"n": 0}).to_dict("records"):
             place = {name: row[name] for name in by} | {"table": title}
             for source in ("ours", theirs, "difference"):
@@ -286,12 +284,11 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
     headline = f"{inside} of {counted} numbers of {origin} lie within our 95 % intervals."
     if not counted:
         headline = f"There is no number of {origin} to compare with our intervals."
-    commands = [shlex.join(command) for command, _ in plan.commands]
     about = {
         "protocol": "reproduce",
         "tiny": "tiny" in plan.changed,
         "values": plan.values,
-        "commands": commands,
+        "commands": [shlex.join(command) for command, _ in plan.commands],
     }
     notes = [f"Match with {origin}: {recipe.match}. {recipe.notes}"]
     if plan.changed:
@@ -341,7 +338,7 @@ def our_numbers(paths: Sequence[Path], by: list[str], measures: list[str]) -> Da
     filled = (frame[others] != "").sum(axis=1)
     least = filled.groupby([frame[name] for name in [*by, "measure"]]).transform("min")
     frame = frame[filled == least]
-    numbers = {name: pd.to_numeric(frame[name]) for name in ("value", "low", "high", "n")}
+    numbers = frame[["value", "low", "high", "n"]].apply(pd.to_numeric)
     frame = frame.assign(**numbers).rename(columns={"value": "ours"})
     if len(paths) > 1:
         frame = frame.groupby([*by, "measure"], as_index=False).agg({"ours": "mean", "n": "sum"})
