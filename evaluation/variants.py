@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 
 from interventune.data_modules.interventions.variants import (
     made_of,
@@ -48,14 +48,12 @@ class Stories:
     """One data set in several variants.
 
     Args:
-        dataset: its name.
         originals: all of them.
         examples: those of every variant, in the order of their originals; rows without an original
             come last.
         rejected: a sentence for each variant made here that not all originals allow.
     """
 
-    dataset: str
     originals: list[QAExample]
     examples: dict[Variant, list[QAExample]]
     rejected: str
@@ -75,9 +73,8 @@ def read_stories(options: VariantOptions) -> Stories:
     rows = read_rows(options)
     limit = options.limit or None
     originals = [with_rationale(example) for example in rows.pop("os", [])[:limit]]
-    dataset = next(chain(originals, *rows.values())).dataset
     usual: list[Variant] = ["os"] if originals and rows else []
-    usual += rows or traits(dataset).variants
+    usual += rows or traits(originals[0].dataset).variants
     examples_of = dict[Variant, list[QAExample]]()
     sentences = list[str]()
     for variant in options.variants or usual:
@@ -100,7 +97,7 @@ def read_stories(options: VariantOptions) -> Stories:
             lost = f"{rejected.total()} of {len(originals)} questions have no variant `{variant}`"
             sentences.append(f"{lost}{reasons}.")
         examples_of[variant] = examples
-    return Stories(dataset, originals, examples_of, " ".join(sentences))
+    return Stories(originals, examples_of, " ".join(sentences))
 
 
 def read_rows(options: VariantOptions) -> dict[Variant, list[QAExample]]:

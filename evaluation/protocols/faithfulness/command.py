@@ -38,28 +38,17 @@ NOTES = (
     ),
 )
 """What readers must know about variants."""
-BOTH = ("em", "remembers")
-MEMORY: dict[str, str | Statistic] = {
-    "follows": Statistic("follows the text", BOTH, share=True),
-    "remembers": "remembers",
-    "remembers_share": Statistic(
-        "remembers / both",
-        BOTH,
-        lambda sums_RC: sums_RC[:, 2] / (sums_RC[:, 1] + sums_RC[:, 2]),
-        n=lambda sum_C: sum_C[1] + sum_C[2],
-        limits=(0, 1),
-    ),
-}
-"""Measures for texts that contradict what a model may remember."""
-
 DECLARED = declared(__file__)
+DECLARED["measures"]["remembers_share"] = Statistic(
+    "remembers / both",
+    ("em", "remembers"),
+    lambda sums_RC: sums_RC[:, 2] / (sums_RC[:, 1] + sums_RC[:, 2]),
+    n=lambda sum_C: sum_C[1] + sum_C[2],
+    limits=(0, 1),
+)
 DECLARED["views"].insert(1, abstention.VIEW)
 DECLARED["figures"]["coverage.png"] = abstention.FIGURE
-FAITHFULNESS = Protocol(
-    measures={"f1": "F1", "em": "EM", "unknown": "unk%", "consistency": "same answer"} | MEMORY,
-    also=[abstention.numbers],
-    **DECLARED,
-)
+FAITHFULNESS = Protocol(also=[abstention.numbers], **DECLARED)
 
 
 def evaluate(
@@ -112,7 +101,7 @@ def evaluate(
                     row["guess_f1"] = scores(example, answer.guess, None)["f1"]
                 yield row
 
-    note = reference_note((data.dataset, len(example.gold)) for example in every)
+    note = reference_note((example.dataset, len(example.gold)) for example in every)
     protocol = replace(
         FAITHFULNESS,
         title=f"Semantic faithfulness on {variants.name}",
@@ -160,7 +149,7 @@ def described(example: QAExample, original: QAExample) -> Row:
         "story": story,
         "deleted": deleted,
         "appended": appended,
-        "references": list(example.gold),
+        "references": example.gold,
     }
 
 
@@ -184,7 +173,7 @@ def scores(example: QAExample, prediction: str, answer_to_original: str | None) 
     em, f1, unknown = score_answer(prediction, gold, scoring, answerable=answerable)
     if example.remembered and example.variant not in DELETED:
         remembers = score_answer(prediction, example.remembered, "max").em
-        more |= {"remembered": [*example.remembered], "remembers": remembers}
+        more |= {"remembered": example.remembered, "remembers": remembers}
     if unknown:
         more["said_as"] = unknown_form(prediction)
     right = unknown if example.variant in DELETED else em == 1
