@@ -194,7 +194,7 @@ def answer_rows(
         elif trial.probe == "choice_paralysis":
             numbers["paralysis"] = numbers["confidence_before"] - own_P  # Definition 2
         for p, question in enumerate(trial.questions):
-            values = {name: float(value_P[p]) for name, value_P in numbers.items()}
+            values = ((name, float(value_P[p])) for name, value_P in numbers.items())
             yield {
                 "probe": trial.probe,
                 "sampling": trial.sampling,
@@ -203,12 +203,12 @@ def answer_rows(
                 "index": int(at[p]),
                 "id": question.id,
                 "prompt": question.prompt,
-                "choices": list(question.choices),
+                "choices": question.choices,
                 "label": question.label,
-                "donors": list(question.donors),
+                "donors": question.donors,
                 "pick": int(confidence_PC[p].argmax()),
                 "confidences": confidence_PC[p].tolist(),
-                **{name: value for name, value in values.items() if np.isfinite(value)},
+                **{name: value for name, value in values if np.isfinite(value)},
             }
 
 
