@@ -164,7 +164,7 @@ class QuestionCheckpoint(Checkpoint):
         if abstain is None:
             abstain = any(example.answer_type == "unknown" for example in examples)
         for first in range(0, len(examples), AT_ONCE):
-            part = self.spans(examples[first : first + AT_ONCE], may_abstain=abstain, what=what)
+            part = self.spans(examples[first : first + AT_ONCE], abstain, what)
             # Other processes number their questions from 0, too.
             for i, answer in enumerate(part, first):
                 yield answer._replace(example=i)
@@ -172,11 +172,7 @@ class QuestionCheckpoint(Checkpoint):
     @shared
     @torch.inference_mode()
     def spans(
-        self,
-        examples: Sequence[QAExample],
-        *,
-        may_abstain: bool | None = None,
-        what: str = "answering",
+        self, examples: Sequence[QAExample], may_abstain: bool | None, what: str
     ) -> list[Answer]:
         """Return an encoder's answers with scores and offsets; at most 30 tokens (XLNet's heads:
         16). Where no window shows the right answer, the question fails.
@@ -229,7 +225,7 @@ class QuestionCheckpoint(Checkpoint):
                     context_BT.to(self.device),
                     candidate_BSE[:, None].to(self.device),
                 )
-            self.require_finite(log_prob_BVSE.abs().flatten())
+            self.require_finite(log_prob_BVSE.abs())
             log_score_BS = log_prob_BVSE[:, 0].float().mean(-1).cpu().numpy()
             for row, span_M, log_score_S in zip(part, spans, log_score_BS, strict=True):
                 zero = log_score_S[0]
@@ -251,7 +247,7 @@ class QuestionCheckpoint(Checkpoint):
             for at in range(0, max(1, len(groups)), AT_ONCE):
                 data = GroupSet(groups[at : at + AT_ONCE], self.tokenizer, self.encoding)
                 log_prob_RSE = self.model.score_rows(data, tokens=tokens, what=what)
-                self.require_finite(log_prob_RSE.abs().flatten())
+                self.require_finite(log_prob_RSE.abs())
                 parts.append(log_prob_RSE)
         return torch.cat(parts).unflatten(0, (-1, 4)).double().mean(-1).exp()
 
@@ -282,7 +278,7 @@ class ChoiceCheckpoint(Checkpoint):
         for index in data.batches(self.batch_size):
             with self.autocast():
                 logits_BC = self.model(self.moved(data[index].inputs))
-            self.require_finite(logits_BC.abs().flatten())
+            self.require_finite(logits_BC.abs())
             logits.update(zip(index, logits_BC.float().tolist(), strict=True))
         return [logits[i] for i in range(len(questions))]
 

@@ -86,11 +86,7 @@ def choice_prompt(example: ChoiceQuestion, style: ChoicePrompt) -> str:
             raise DataError(
                 f"question {example.id}: {len(example.choices)} choices are more than letters"
             )
-        line = "({}) {}"
-        join = " "
-        if style == "letters":
-            line = "{}. {}"
-            join = "\n"
+        line, join = ("{}. {}", "\n") if style == "letters" else ("({}) {}", " ")
         choices = join.join(map(line.format, ascii_uppercase, map(str.strip, example.choices)))
     return in_style(template.format(prompt=example.prompt.strip(), choices=choices).strip(), style)
 

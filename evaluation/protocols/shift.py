@@ -265,11 +265,13 @@ def measured(
             place = {"id": original.id, "passage": passage(original)}
             for embedding, u_NL in (("cls", cls_BL[[b]]), ("common", token_PL[batch.row_P == b])):
                 if len(u_NL):
-                    row = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}
-                    row["cosine"] = (1 - u_NL.mean(0)).tolist()
-                    row["distance"] = u_NL.sum(0).tolist()
-                    row["square"] = (u_NL**2).sum(0).tolist()
-                    rows[readable[at]].append(place | row)
+                    numbers = {
+                        "cosine": (1 - u_NL.mean(0)).tolist(),
+                        "distance": u_NL.sum(0).tolist(),
+                        "square": (u_NL**2).sum(0).tolist(),
+                    }
+                    about = {"embedding": embedding, "layer": labels, "tokens": len(u_NL)}
+                    rows[readable[at]].append({**place, **about, **numbers})
     return rows
 
 

@@ -87,10 +87,7 @@ def read_rows(named: Mapping[str, str]) -> dict[str, list[Row]]:
     methods = dict.fromkeys(method for _, method in systems)
     order: list[tuple[Any, ...]] = [*product(methods, DOMAINS, VARIANTS)]
     every.sort(key=lambda row: order.index(tuple(map(row.get, KEY[1:4]))))
-    rows: dict[str, list[Row]] = {checkpoint: [] for checkpoint, _ in systems}
-    for row in every:
-        rows[row["checkpoint"]].append(row)
-    return rows
+    return {name: [row for row in every if row["checkpoint"] == name] for name, _ in systems}
 
 
 def by_text(

@@ -42,7 +42,7 @@ def test_spans_do_not_depend_on_batches(architecture: str, tmp_path: Path) -> No
     checkpoint = save_ckpt(tmp_path / "a.ckpt", architecture, max_length=48, doc_stride=24)
     stories = [" ".join(q.context for q in QUESTIONS[i : i + 1 + i % 4]) for i in range(8)]
     examples = [QAExample("1", story, "Where is Anna?") for story in stories]
-    runs = [opened(checkpoint, batch_size=size).spans(examples) for size in (1, 3, 64)]
+    runs = [opened(checkpoint, batch_size=size).spans(examples, None, "") for size in (1, 3, 64)]
     for answers in runs:
         assert [answer.example for answer in answers] == list(range(len(examples)))
         assert [answer.text for answer in answers] == [answer.text for answer in runs[0]]
