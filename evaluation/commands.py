@@ -98,12 +98,13 @@ def recorded(protocol: str, values: Mapping[str, Any]) -> dict[str, Any]:
     for flag, *_ in flags(PROTOCOLS[protocol].function):
         value = values[flag.name]
         (_, name) = value_of(flag.annotation)
-        if value is not None and flag.name == "checkpoint" and isinstance(name, NamedInput):
-            models = by_label(named_models(value))
-            value = {label: source_record(model.path) for label, model in models.items()}
-        elif value is not None and isinstance(name, NamedInput):
-            named = named_sources(value, f"--{flag.name}")
-            value = {key: source_record(path) for key, path in named.items()}
+        if value is not None and isinstance(name, NamedInput):
+            if flag.name == "checkpoint":
+                models = by_label(named_models(value))
+                paths = {label: model.path for label, model in models.items()}
+            else:
+                paths = named_sources(value, f"--{flag.name}")
+            value = {key: source_record(path) for key, path in paths.items()}
         elif value is not None and isinstance(name, Input):
             many = isinstance(value, list)
             value = [*map(source_record, value)] if many else source_record(value)

@@ -26,8 +26,7 @@ def numbers_along(rows: DataFrame, names: Sequence[str], numbers: Numbers) -> It
             yield number._replace(place={**number.place, "step": step})
     for name in names:
         own = rows[rows["checkpoint"] == name]
-        steps = sorted(own["step"].unique(), key=lambda step: step or 0)
-        step_of = {f"step={step}": step for step in steps}
+        step_of = {f"step={step}": step for step in own["step"].unique()}
         own = own.assign(checkpoint=[f"step={step}" for step in own["step"]])
         for number in numbers(own, [*step_of]):
             if number.place.get("against") == next(iter(step_of)):

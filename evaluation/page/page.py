@@ -214,10 +214,8 @@ def curves_html(path: Path) -> str:
         return ""
     rows = -(-len(curves) // 4)
     figure = Figure(figsize=(12, 0.4 + 2.2 * rows), layout="constrained")
-    grid = figure.subplots(rows, 4, squeeze=False).ravel()
-    for axes in grid[len(curves) :]:
-        axes.set_axis_off()
-    for axes, (name, curve) in zip(grid, curves, strict=False):
+    for i, (name, curve) in enumerate(curves, 1):
+        axes = figure.add_subplot(rows, 4, i)
         axes.plot(curve["step"], curve["value"], marker=".", color=COLOURS[0])
         axes.set_title(name, fontsize="small")
         axes.spines[["top", "right"]].set_visible(False)

@@ -44,10 +44,12 @@ Pairs = Iterable[tuple[Row, list[DataFrame]]]
 
 CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
-COLUMNS = ["checkpoint", *CELL, "domain", "advice_domain", *CATEGORY, "key", "subjects", "clusters"]
-COLUMNS += ["c", "c_normalised", "delta", "eps", "mass"]
-VALUES = ("mean_abs_c", "delta", "eps", "mass")
-STATISTICS = {name: Statistic(name, (name,), limits=(0, 1), continuous=True) for name in VALUES}
+OPTIONAL = ["data", "domain", "advice_domain", *CATEGORY, "clusters"]
+"""Fields that are empty, and so left out, in the rows of some sources."""
+STATISTICS = {
+    name: Statistic(name, (name,), limits=(0, 1), continuous=True)
+    for name in ("mean_abs_c", "delta", "eps", "mass")
+}
 SUBJECTS = Protocol(**declared(__file__))
 MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
@@ -80,9 +82,8 @@ def table(rows: DataFrame) -> DataFrame:
     """Return the groups of all rows by key; `question` is the key without the advice. With several
     seeds, a key has a row for the `run` of each.
     """
-    seeds = rows.columns.intersection(["run"])
-    groups = pd.DataFrame(rows, columns=[*COLUMNS, *seeds], dtype=object)
-    groups = groups.fillna(dict.fromkeys(["data", "domain", "advice_domain"], ""))
+    groups = rows.reindex(columns=rows.columns.union(OPTIONAL)).astype(object)
+    groups = groups.fillna(dict.fromkeys(OPTIONAL[:3], ""))
     groups = groups.infer_objects().set_index("key", drop=False)
     return groups.assign(
         question=groups["key"].str.rpartition("|")[0], mean_abs_c=groups["c"].abs()
