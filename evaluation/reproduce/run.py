@@ -17,7 +17,7 @@ steps:              # as after `python -m interventune.`, in {runs}; {configs}: 
 printed:            # what the paper prints, and the file that holds ours
   - results: table/results.csv        # or a selection.csv; of several files, the mean
     by: [backbone, checkpoint, variant]  # settings choose among the rows, dimensions name a cell
-    measures: [f1, em, unknown]       # or f1_std: the standard deviation over seeds
+    measures: [f1, em, unknown]
     percent: true                     # the paper prints percent, our file has shares
     rows: [[roberta_large, ot, os, 87.0, 77.7, 1.74]]  # null, or a shorter row: it prints none
                                       # for other settings; without `rows`, all our cells are shown
@@ -330,9 +330,6 @@ def our_numbers(paths: Sequence[Path], by: list[str], measures: list[str]) -> Da
 
     tables = [pd.read_csv(path, dtype=str, keep_default_na=False) for path in paths]
     frame = pd.concat(tables).rename(columns=SELECTION)
-    if "seed_std" in frame:
-        deviation = {"measure": frame["measure"] + "_std", "value": frame["seed_std"]}
-        frame = pd.concat([frame, frame.assign(**deviation, low="", high="")])
     frame = frame[frame["measure"].isin(measures)]
     others = [name for name in frame if name not in NO_DIMENSIONS and name not in by]
     filled = (frame[others] != "").sum(axis=1)
