@@ -30,8 +30,7 @@ def run(name: str, arguments: argparse.Namespace, argv: Sequence[str]) -> None:
     if name in COMMANDS:
         call(COMMANDS[name].function, vars(arguments))
         return
-    output: Path | None = arguments.output
-    report = None if rank else output
+    report: Path | None = None if rank else arguments.output
     work = report and Path(f"{report.resolve()}.work.jsonl")
     with claimed(report, overwrite=arguments.overwrite) if report else nullcontext():
         with process_group(arguments.device, work) as device:

@@ -156,7 +156,7 @@ class Protocol:
         every = pd.DataFrame(columns, dtype=object).dropna(axis=1, how="all").fillna({"run": ""})
         del columns
         about = {"identities": identities} if identities else {}
-        return self.report(self.results(every, names), every, examples, names, about)
+        return self.report(every, examples, names, about)
 
     @cached_property
     def statistics(self) -> dict[str, Statistic]:
@@ -245,16 +245,15 @@ class Protocol:
 
     def report(
         self,
-        results: Results,
         rows: DataFrame,
         examples: Iterable[Row],
         names: Sequence[str],
         about: Mapping[str, Any],
     ) -> Evaluation:
-        """Make the evaluation from finished numbers: the table of all `rows`, `names` of the
-        checkpoints, of which the first is compared with the others, and `examples` and `about` as
-        for `Evaluation`.
+        """Make the evaluation: from the table of all `rows`, `names` of the checkpoints, of which
+        the first is compared with the others, and `examples` and `about` as for `Evaluation`.
         """
+        results = self.results(rows, names)
         shares = {name for name, statistic in self.statistics.items() if statistic.share}
         headings = {name: statistic.heading for name, statistic in self.statistics.items()}
         without = headings.pop("failed", "")

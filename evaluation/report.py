@@ -130,7 +130,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
     output.parent.mkdir(parents=True, exist_ok=True)
     results = evaluation.results
     tables = [*evaluation.summary, *evaluation.tables()]
-    frame = evaluation.results.frame
+    frame = results.frame
     sections = [
         [f"## {markdown_text(table.title)}", markdown_table(table), markdown_text(table.caption)]
         for table in tables

@@ -159,8 +159,11 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     fields = [*statistic.fields]
     # A wide table takes long to index.
     columns = [*dict.fromkeys((*fields, "unit", "run"))]
-    tables = (side.filter(columns) for side in (rows, first) if side is not None)
-    sides = [by_seed(table.dropna(subset=fields)) for table in tables]
+    sides = [
+        by_seed(side.filter(columns).dropna(subset=fields))
+        for side in (rows, first)
+        if side is not None
+    ]
     if first is not None and all(sides):
         if common := [seed for seed in sides[0] if seed in sides[1]]:  # at both steps of a run
             sides = [{seed: side[seed] for seed in common} for side in sides]

@@ -72,11 +72,12 @@ class Groups:
 
     def numbers(self, snapshots: Mapping[str, Snapshot]) -> Numbers:
         """Yield the numbers of snapshots; others are compared with START."""
-        rows = list[Row]()
         names = [name for name, snapshot in snapshots.items() if snapshot]
-        for name in names:
-            scored = with_scores(self.rows, snapshots[name]["bias"])
-            rows += [{"checkpoint": name, **row} for row in scored]
+        rows = [
+            {"checkpoint": name, **row}
+            for name in names
+            for row in with_scores(self.rows, snapshots[name]["bias"])
+        ]
         groups = with_units(table(pd.DataFrame(rows)))
         for advice in ADVICE_CLASSES:
             members = groups[groups["class"] == advice]
@@ -146,8 +147,8 @@ class Questions:
         originals = self.originals
         for variant in [name for name in self.content if name != "os"]:
             pairs = [(originals[q.id], q) for q in self.content[variant] if q.id in originals]
-            for story in measured(model, pairs, model, [-1], f"probing {variant}"):
-                rows += [{"variant": variant, **row} for row in story]
+            stories = measured(model, pairs, model, [-1], f"probing {variant}")
+            rows += [{"variant": variant, **row} for story in stories for row in story]
         first: Any = First(model, start)
         moved, cka = between(first, model, [*originals.values()], [-1], "probing since the start")
         snapshot: Snapshot = {"shift": rows, "cka": cka}

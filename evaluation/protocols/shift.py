@@ -107,12 +107,12 @@ def evaluate(
                 left_out = {"left_out": "too long for the model, or equal for it"}
                 yield from ({**about, **row} for row in own or [left_out])
         start = start_of(current, models)
+        same = start == current
         if start.path not in starts:
             starts.clear()  # before another one is opened
-            same = start == current
             other: Any = model if same else open_answerer(start.path, compute, need="states")
             starts[start.path] = other
-        if start != current:
+        if not same:
             reference = start.name if start.step is None else f"step {start.step}"
             yield from since(reference, starts[start.path], model, [*originals.values()])
 

@@ -76,8 +76,7 @@ class Points:
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharey=self.one_scale).ravel()
         drawn = grid[: len(panels)]
-        rest = grid[len(panels) :]
-        for axes in rest:
+        for axes in grid[len(panels) :]:
             axes.set_axis_off()
         heading_of = headings(self.measures, self.percent)
         for axes, (title, cells) in zip(drawn, panels, strict=True):

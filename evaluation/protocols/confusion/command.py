@@ -232,7 +232,8 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
 
     models = named_models(checkpoint)
     heuristic = "heuristic" in probing.samplings
-    for _, path, *_ in models if heuristic and not probing.encoder else ():
+    own = heuristic and not probing.encoder
+    for _, path, *_ in models if own else ():
         if "embeddings" not in KINDS[kind_of(path)].abilities:
             raise ValueError(f"{path}: gives no embeddings; add --encoder, or --sampling random")
     questions = read_choices(probing.input)[: probing.limit or None]
@@ -243,7 +244,6 @@ def evaluate(*, checkpoint: list[Named], probing: Probing, asking: Choosing) -> 
         del encoder  # before the evaluated models are opened
 
     def rows(answerer: Answerer) -> Iterator[Row]:
-        own = heuristic and not probing.encoder
         similar = paralysis_trials(questions, probing, answerer.embeddings) if own else []
         return answer_rows(answerer, questions, trials + similar)
 
