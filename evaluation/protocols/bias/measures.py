@@ -46,10 +46,7 @@ CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
 OPTIONAL = ["data", "domain", "advice_domain", *CATEGORY, "clusters"]
 """Fields that are empty, and so left out, in the rows of some sources."""
-STATISTICS = {
-    name: Statistic(name, (name,), limits=(0, 1), continuous=True)
-    for name in ("mean_abs_c", "delta", "eps", "mass")
-}
+STATISTICS: dict[str, Statistic] = declared(__file__, "statistics")["measures"]
 SUBJECTS = Protocol(**declared(__file__))
 MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
