@@ -127,8 +127,8 @@ class Probe:
             self.tokenizer = tokenizer
             self.sets = dict[Any, Any]()
             # A copy, to which a padding token is added if it has none.
-            read = load_tokenizer if isinstance(tokenizer, str) else copy.deepcopy
-            self.copied = read(tokenizer)
+            named = isinstance(tokenizer, str)
+            self.copied = load_tokenizer(tokenizer) if named else copy.deepcopy(tokenizer)
         plain = torch.autocast(live.device.type, enabled=False)
         with together(model), plain, lent(live, self.copied, self.asking) as answerer:
             answerer.sets = self.sets
