@@ -273,9 +273,9 @@ def compare(recipe: Recipe, plan: Plan, home: Path) -> Evaluation:
             place = {name: row[name] for name in by} | {"table": title}
             for source in ("ours", theirs, "difference"):
                 if math.isfinite(row[source]):
-                    interval = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
+                    low, high = (row["low"], row["high"]) if source == "ours" else NO_INTERVAL
                     n = int(row["n"])
-                    estimate = Estimate(row[source], *interval, n, n)
+                    estimate = Estimate(row[source], low, high, n, n)
                     results.add(Number(row["measure"], place | {"source": source}, estimate))
         where = {"table": title, "against": None if "against" in by else ""}
         headings = {measure: measure for measure in printed.measures}
