@@ -16,8 +16,8 @@ from interventune.storage.command_line import Named, NamedFile, Source
 
 SAID = ("yes", "no", "other")
 """Fields of the model's answers, right or wrong."""
-NEGATION = Protocol(**declared(__file__, "negation"))
-PREDICATE_ARGUMENT = Protocol(**declared(__file__, "predicate_argument"))
+NEGATION = Protocol(**declared(__file__, "negation.yaml"))
+PREDICATE_ARGUMENT = Protocol(**declared(__file__, "predicate_argument.yaml"))
 
 
 def negation(

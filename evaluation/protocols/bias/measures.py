@@ -46,7 +46,7 @@ CELL = ("data", "class")
 CATEGORY = ["category", "attribute"]
 OPTIONAL = ["data", "domain", "advice_domain", *CATEGORY, "clusters"]
 """Fields that are empty, and so left out, in the rows of some sources."""
-STATISTICS: dict[str, Statistic] = declared(__file__, "statistics")["measures"]
+STATISTICS: dict[str, Statistic] = declared(__file__, "statistics.yaml")["measures"]
 SUBJECTS = Protocol(**declared(__file__))
 MATCHED = ("ethical", "adversarial")
 """Classes of advice about the subjects' domain: the remaining share is `carry`; for the others,
