@@ -58,8 +58,9 @@ _MONTH = re.compile(
 _YEAR = re.compile(r"(?:\w+ )?(?:1\d|20)\d\ds?")
 _QUANTITY = re.compile(r"[-−+~$£€]?\s?\d[\d.,]*(?:\W|$)")
 _ASKING = r"(?!(?:Who|Whom|Whose|What|Which|When|Where|Why|How)\b)"
+_NAME = r"[A-Z](?:(?!['’]s\b)[\w'’-])*"
 _MENTION = re.compile(
-    rf"(?<!^)\b{_ASKING}[A-Z][\w'’-]*(?: (?:of |the |de |la |von )?[A-Z][\w'’-]*)*|\b\d[\d,.]*\b"
+    rf"(?<!^)\b{_ASKING}{_NAME}(?: (?:of |the |de |la |von )?{_NAME})*|\b\d[\d,.]*\b"
 )
 _NEGATED = re.compile(r"\b(?:did|does|do|is|are|was|were|has|have|had|could|would)\b")
 _OPEN = re.compile(r"\b(?:who|whom|whose|what|which|how (?:much|many))\b", re.IGNORECASE)
@@ -155,18 +156,18 @@ class Pool(NamedTuple):
     """The distinct first answers, as written in the stories."""
     paragraphs: dict[str, dict[str, None]]
     """The distinct contexts of each article, in file order."""
-    mentions: dict[tuple[str, Shape], dict[str, str]]
-    """The first answers of each article, by their shape, with their normal form."""
+    mentions: dict[tuple[str, Shape], dict[str, None]]
+    """The first answers of each article, by their shape."""
 
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
     """Collect the pool of the originals of a file."""
-    answers, paragraphs, mentions = (defaultdict[Any, dict[str, Any]](dict) for _ in range(3))
+    answers, paragraphs, mentions = (defaultdict[Any, dict[str, None]](dict) for _ in range(3))
     for example in examples:
         answer = _first_answer(example)
-        if words := normalised(answer):
+        if normalised(answer):
             answers[example.answer_type, shape(answer)][answer] = None
-            mentions[example.article, shape(answer)][answer] = words
+            mentions[example.article, shape(answer)][answer] = None
         paragraphs[example.article][example.context] = None
     return Pool({key: list(texts) for key, texts in answers.items()}, paragraphs, mentions)
 
@@ -257,31 +258,42 @@ def misplace(example: QAExample, pool: Pool) -> Outcome:
 
 
 def near_miss(example: QAExample, pool: Pool) -> Outcome:
-    """Change the question: replace a name, number or date by another (an answer of the same shape
-    from its article, preferably from its story, where no sentence has it with a content word of the
-    question), use an opposite that the story lacks, or negate, unless it asks who or how many;
-    drawn 3 : 2 : 1 where possible. The kinds are SQuAD 2's (Rajpurkar et al. 2018, Table 1: entity
-    swap, antonym, negation).
+    """Change the question: replace a name, number or date of the evidence by another of the same
+    shape that the evidence lacks (one of the story, else an answer of its article), which no
+    sentence has with a content word of the question; use an opposite that the story lacks; or
+    negate, unless it asks who or how many; drawn 3 : 2 : 1 where possible. The kinds are SQuAD 2's
+    (Rajpurkar et al. 2018, Table 1: entity swap, antonym, negation).
     """
     if not example.answers:
         return Rejected("no answer span")
     question = example.question
     random = Random(f"near_miss/0/{example.id}")
-    known = [normalised(question), *_gold_words(example)]
+    evidence = " ".join(span.text for span in example.rationale)
+    known = [normalised(question), normalised(evidence), *_gold_words(example)]
+    sentences = _BETWEEN_SENTENCES.split(example.context)
+    mentions = [name for sentence in sentences for name in _MENTION.findall(sentence)]
     exchanged = []
     negated = []
     body = re.sub(r"^\W+", "", question)  # its first word is no name
     for match in _MENTION.finditer(body):
-        others = [
-            text
-            for text, words in pool.mentions.get((example.article, shape(match[0])), {}).items()
-            if not any(words in text or text in words for text in known)
-            and not _told(text, _with_instead(body, match, ""), example.context)
-            and len(text.split()) <= len(match[0].split()) + 2
+        if not _stems(match[0]) & _stems(evidence):
+            continue
+        kind = shape(match[0])
+        fits = [
+            [
+                name
+                for name in names
+                if shape(name) == kind
+                and (words := normalised(name))
+                and not any(words in text or text in words for text in known)
+                and not _stems(name) & _stems(evidence)
+                and not _stated(name, _with_instead(body, match, ""), sentences)
+                and len(name.split()) <= len(match[0].split()) + 2
+            ]
+            for names in (mentions, pool.mentions.get((example.article, kind), ()))
         ]
-        near = [text for text in others if text in example.context]
-        if others:
-            changed = _with_instead(body, match, random.choice(near or others))
+        if any(fits):
+            changed = _with_instead(body, match, random.choice(fits[0] or fits[1]))
             exchanged.append(question.removesuffix(body) + changed)
     opposite = [
         _with_instead(question, match, OPPOSITES[match[0]])
@@ -297,17 +309,17 @@ def near_miss(example: QAExample, pool: Pool) -> Outcome:
     return example.unanswered(question=question, kept=((0, len(example.context)),))
 
 
-def _told(name: str, question: str, story: str) -> bool:
-    """Whether a sentence of the story has the name with a content word of the question, if this has
-    any; the first four letters of a word count.
-    """
+def _stated(name: str, question: str, sentences: Sequence[str]) -> bool:
+    """Whether a sentence has the name with a content word of the question, if this has any."""
+    asked = _stems(question)
+    return any(name in text and (not asked or asked & _stems(text)) for text in sentences)
 
-    def stems(text: str) -> set[str]:
-        return {word[:4] for word in words_of(ENGLISH.sub("", text)) - {"have"} if len(word) > 3}
 
-    asked = stems(question)
-    sentences = _BETWEEN_SENTENCES.split(story)
-    return any(name in text and (not asked or asked & stems(text)) for text in sentences)
+@lru_cache(maxsize=4096)
+def _stems(text: str) -> frozenset[str]:
+    """The first four letters of content words, and numbers."""
+    words = words_of(ENGLISH.sub("", text)) - {"have"}
+    return frozenset(word[:4] for word in words if len(word) > 3 or word.isdigit())
 
 
 def _first_answer(example: QAExample) -> str:

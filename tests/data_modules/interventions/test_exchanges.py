@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from interventune.data_modules.interventions.edits import Pool, pool_of, shape
-from interventune.data_modules.interventions.variants import made_of, perturb
+from interventune.data_modules.interventions.variants import made_of, perturb, with_rationale
 from interventune.data_modules.schema.questions import QAExample, Rejected, Span, Turn
 from interventune.data_modules.sources import read_questions
 from interventune.storage.documents import DataError
@@ -126,18 +126,22 @@ def test_the_nearest_other_paragraph(others: list[tuple[str, str]], question: st
     assert perturb(replace(original, article=""), "misplaced") == Rejected("article is not known")
 
 
-@given(st.text("abc", max_size=3), st.booleans())
-def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
-    story = "In 1998 Ann Lee left Rome for Oslo; Ben left in 1960."
-    question = "Who left Rome before 2001?"
-    original = replace(question_on(story, "Ann Lee", question), id=name, article="A" * article)
-    others = pool("Oslo", "Kiev", "1960", "1975", "Ann", "a bike", "Rome", "Ann Lee", article="A")
+@given(st.text("abc", max_size=3), st.booleans(), st.sampled_from(["saw", "left"]))
+def test_one_thing_of_a_question_is_changed(name: str, article: bool, verb: str) -> None:
+    story = f"In 1998 Ann Lee left Rome. Ben {verb} Oslo in 1960."
+    question = "Who left Rome before 1998 or 2001?"
+    of_evidence = Span(0, 26, story[:26])
+    original = question_on(story, "Ann Lee", question, rationale=(of_evidence,))
+    original = replace(original, id=name, article="A" * article)
+    others = pool("Oslo", "Kiev", "1975", "Ann", "a bike", "Rome", "Ann Lee", article="A")
     result = perturb(original, "near_miss", pool=others)
     assert isinstance(result, QAExample)
     assert perturb(original, "near_miss", pool=others) == result
     changed = {question.replace("before", "after")}
-    if article:  # of Oslo and 1960 the story may tell it
-        changed |= {question.replace("Rome", "Kiev"), question.replace("2001", "1975")}
+    if verb == "saw":  # of the story's own names it does not say that they were left
+        changed |= {question.replace("Rome", "Oslo"), question.replace("1998", "1960")}
+    elif article:
+        changed |= {question.replace("Rome", "Kiev"), question.replace("1998", "1975")}
     assert result.question in changed
     assert (result.context, result.gold, result.answers) == (story, ("Ann Lee",), ())
     assert (result.answer_type, result.rationale, result.variant) == ("unknown", (), "near_miss")
@@ -149,6 +153,7 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool) -> None:
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
     original = question_on("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
+    original = with_rationale(original)
     result = perturb(original, "near_miss", pool=pool("Ann", "Oslo", article="A"))
     assert isinstance(result, QAExample)
     assert result.question == lead + question.format("Oslo")
