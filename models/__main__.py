@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,6 +73,8 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
             for name, text in tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
             (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}))
+            for weights in staged.glob("*.safetensors"):  # only their owner may read these
+                shutil.copymode(staged / RECORD, weights)
     except (OSError, SafetensorError) as error:  # safetensors has its own type for a full disk
         raise DataError(f"{folder}: cannot be written: {' '.join(str(error).split())}") from error
     load = f"{type(pretrained).__name__}.from_pretrained({str(folder)!r})"

@@ -65,6 +65,7 @@ def test_a_folder_gives_a_span_model_and_a_span_model_a_folder(name: str, tmp_pa
     qa, inputs, folder = model(name), rows([12, 7]), tmp_path / "new" / "folder"
     export(str(save(tmp_path, qa)), folder)
     assert {file: (folder / file).read_text() for file in tiny.TOKENIZER} == tiny.TOKENIZER
+    assert len({file.stat().st_mode for file in folder.iterdir()}) == 1  # as the umask says
     own = AutoModelForQuestionAnswering.from_pretrained(folder).eval()
     taken = {key: value for key, value in inputs.items() if qa.segments or key != "token_type_ids"}
     expected, mask_BT = qa(inputs), inputs["attention_mask"] != 0
