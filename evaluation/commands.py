@@ -25,12 +25,12 @@ class Command:
 
     Args:
         path: its function, as `module:function` in this package.
-        summary: one line of help.
+        summary: a protocol's line of help; `interventune --help` has those of commands.
         writes_report: whether `--output` is required; otherwise it may only print a table.
     """
 
     path: str
-    summary: str
+    summary: str = ""
     writes_report: bool = True
 
     @property
@@ -62,8 +62,8 @@ def build_parser(argv: Sequence[str]) -> Parser:
     )
     for name, row in (PROTOCOLS | COMMANDS).items():
         function = row.function if name in argv[:1] else None
-        prog = None if name in PROTOCOLS else f"interventune {name}"
-        command = commands.add_parser(name, help=row.summary, function=function, prog=prog)
+        shown = {"help": row.summary} if row.summary else {"prog": f"interventune {name}"}
+        command = commands.add_parser(name, function=function, **shown)
         if name in PROTOCOLS:
             command.add_argument(
                 "--output",

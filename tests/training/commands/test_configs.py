@@ -58,6 +58,7 @@ def test_help_imports_nothing_heavy() -> None:
     command: Any = {"args": [sys.executable, "-c", code], "cwd": CONFIGS.parent}
     done = subprocess.run(**command, capture_output=True, text=True, check=True)
     assert done.stdout.count("--help") >= len(calls)
+    assert "\n    report " not in done.stdout  # no protocol
     assert done.stderr.strip() == "[]"
 
 
