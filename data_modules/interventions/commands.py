@@ -80,7 +80,7 @@ def count_questions(
     overwrite: bool = False,
 ) -> str:
     """Count the stories and questions of data sets in each variant (Chaturvedi et al. 2023, Table
-    2), and the shares of the types of their original answers.
+    2), the shares of the types of their original answers, and the share without an answer in it.
 
     Example: interventune data statistics --data train=coqa-train-v1.0.json \\
         dev=coqa-dev-v1.0.json
@@ -90,12 +90,13 @@ def count_questions(
         variants: os: the original; ts, ts_r: cut after, before the sentence that justifies the
             answer; os_r: without it (default: os ts ts_r; for HotpotQA os os_r).
         output: also write counts and shares to this file, as CSV in the columns of results.csv;
-            in_story is the share of spans, numbers and options.
+            in_story is the share of spans, numbers and options, unknown_now that without an answer
+            in the variant.
         overwrite: replace the file if it exists.
     """
     refuse_existing(output, overwrite=overwrite)
-    types = [f"{kind} %" for kind in ANSWER_TYPES]
-    header = ["data", "variant", "stories", "questions", *types, "left out"]
+    types = [f"originally {kind} %" for kind in ANSWER_TYPES]
+    header = ["data", "variant", "stories", "questions", *types, "unknown %", "left out"]
     lines = [header, ["---"] * len(header)]
     table: list[tuple[Any, ...]] = [("data", "variant", "measure", "value", "low", "high", "n")]
     for argument in data:
@@ -117,6 +118,7 @@ def count_questions(
             counts = Counter(original.answer_type for original in originals)
             share = {kind: counts[kind] / total for kind in ANSWER_TYPES}
             in_story = 1 - share["yes"] - share["no"] - share["unknown"]
+            share["unknown_now"] = sum(one.answer_type == "unknown" for one in changed) / total
             measures = {"stories": stories, "questions": total, **share, "in_story": in_story}
             for measure, value in measures.items():
                 table.append((name, variant, measure, value, value, value, len(examples)))
