@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from interventune.data_modules.schema.questions import DELETED
@@ -64,6 +65,14 @@ DECLARED["measures"] = {
     },
 }
 ABSTENTION = Protocol(**DECLARED)
+CONSTANT = replace(
+    ABSTENTION,
+    measures={
+        name: replace(statistic, continuous=True)
+        for name, statistic in ABSTENTION.statistics.items()
+    },
+)
+"""For trivial models: where all texts agree, they do by construction, and there is no interval."""
 VIEW = DECLARED["views"][0]
 FIGURE = DECLARED["figures"]["coverage.png"]
 
@@ -81,9 +90,12 @@ def numbers(rows: DataFrame, names: Sequence[str]) -> Iterator[Number]:
         for name, unknown in TRIVIAL.items()
         for right in [(question["unanswerable"] == unknown).astype(float)]
     ]
-    for part, compared in ((rows, names), (pd.concat(trivial), [""])):
+    for protocol, part, compared in (
+        (ABSTENTION, rows, names),
+        (CONSTANT, pd.concat(trivial), [""]),
+    ):
         for counted in counted_rows(part):
-            yield from ABSTENTION.numbers(counted, compared)
+            yield from protocol.numbers(counted, compared)
 
 
 def counted_rows(rows: DataFrame) -> Iterator[DataFrame]:
