@@ -26,15 +26,15 @@ from typing import TYPE_CHECKING, Any
 from .answering.interface import Ability, Compute, open_answerer
 from .answering.sources import Model, by_label, named_models
 from .answering.work import StoredRows, once
-from .report import Evaluation, failure_note
+from .report import Evaluation, failure_note, tally_note
 
 # Protocols import from here all that they declare, and the numbers that they compute.
 from .results import Estimate, Number, Results, Row, plain  # noqa: F401
 from .shown.declared import declared  # noqa: F401
 from .shown.figures import Lines, Points
-from .shown.views import Said, Table, View
+from .shown.views import Said, Table, View, about_intervals, cells_of
 from .statistics import Comparison, OfRows, Statistic, compared, estimate, share  # noqa: F401
-from .steps import Numbers, latest, numbers_along, over_steps, seeds_note
+from .steps import Numbers, latest, numbers_along, over_steps
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -71,6 +71,7 @@ class Protocol:
             and the dimensions that are not compared). Of several rows with the same question, the
             n-th is compared with the n-th.
         failures: a plural noun for unanswered rows; empty if rows cannot fail.
+        tallies: field to the beginning of a note, which counts its values.
 
     Raises:
         ValueError: a dimension is missing from an entry of `cells` or from `by`.
@@ -95,6 +96,7 @@ class Protocol:
     compared: tuple[str, ...] = ()
     item: tuple[str, ...] = ()
     failures: str = "questions"
+    tallies: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         whole = {*self.cells[0], *self.compared}
@@ -133,7 +135,9 @@ class Protocol:
         models = named_models(checkpoint)
         names = [*dict.fromkeys(model.name for model in models)]
         examples = StoredRows()
-        columns = {name: list[Any]() for name in (*self.fields[2], "step", *self.more)}
+        columns = {
+            name: list[Any]() for name in (*self.fields[2], "step", *self.more, *self.tallies)
+        }
         identities = dict[str, Any]()
         for label, model in by_label(models).items():
 
@@ -299,8 +303,8 @@ class Protocol:
             headline,
             [
                 *self.notes,
-                seeds_note(shown, names),
                 changes.format(", ".join(lacking)) if lacking else "",
+                *(tally_note(rows, *tally) for tally in self.tallies.items()),
                 failure_note(rows, self.failures),
             ],
             drawn,
@@ -320,7 +324,8 @@ class Protocol:
         rows = (*chain.from_iterable(every),)[:12]
         if not rows:
             return "", []
-        seeds = max(number.estimate.seeds for number in results)
+        frame = cells_of(results.frame, {"measure": [part.measure for part in self.headline]})
+        seeds = frame["seeds"].max()
         several = f", {seeds} seeds" if seeds > 1 else ""
         at = len(ends) + 1
         words, *numbers = rows[0][:at]
@@ -329,8 +334,8 @@ class Protocol:
         sentences = [f"Aim: {self.good}." if self.good else ""]
         sentences += [remark(results, names) for remark in self.remarks]
         header = ("measure", *ends, "change", "toward the aim")[: len(rows[0]) - 1]
-        caption = " ".join(filter(None, sentences))
-        return headline, [Table(f"Summary{several}", (*header, "n"), rows, caption)]
+        caption = " ".join(filter(None, (*sentences, about_intervals(frame))))
+        return headline, [Table("Summary", (*header, "n"), rows, caption)]
 
     def place(self, *shown: str) -> Row:
         """Return the place of the cells that have the dimensions `shown`, without others beyond the

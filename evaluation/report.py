@@ -14,7 +14,6 @@ import fcntl
 import json
 import logging
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -26,7 +25,7 @@ from interventune.storage.documents import atomic, plain_json, source_digest
 from interventune.storage.provenance import revision, versions
 
 from .results import Results, Row
-from .shown.views import Table, latex_table, markdown_table, markdown_text
+from .shown.views import Table, about_intervals, latex_table, markdown_table, markdown_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -35,9 +34,7 @@ log = logging.getLogger(__name__)
 
 FILES = ("report.json", "report.md", "report.tex", "results.csv", "examples.jsonl")
 MANY = 0.03
-"""Failures per answer above which a warning lists those of a checkpoint."""
-FEW = 10
-"""Fewer units give intervals that may be far too narrow or too wide."""
+"""Share of failures above which a warning lists those of a checkpoint."""
 Figure = tuple[Callable[["DataFrame", Path], None], "DataFrame"]
 """Draws cells into a file; and the cells."""
 
@@ -148,14 +145,8 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         excluding = (changes["low"] * changes["high"] > 0).sum()
         what = f"By chance about {chance:.1f} of {len(changes)} intervals of changes exclude 0"
         parts.append(f"{what}; here {excluding} do.")
-    measured = frame[frame["units"] > 0]
-    units = measured["units"].max()
-    over = " or ".join(measured["unit"].unique())
-    brackets = f"Brackets: 95 % interval over {over}" if over else "No intervals"
-    brackets += "" if (frame["seeds"] > 1).any() or not over else ", of one seed"
-    brackets += f" (of only {units}, too few to trust it)" if units < FEW else ""
     parts.append(
-        f"{brackets}; results.csv has "
+        f"{about_intervals(frame)} results.csv has "
         "the unit of each number, how many there are, and full precision. Changes (`against` "
         "there) use the questions that both answered. One line per example: examples.jsonl. "
         "Inputs, settings, command and versions: report.json."
@@ -192,7 +183,10 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         for name, (figure, cells) in evaluation.figures.items():
             figure(cells, folder / name)
         latex = "\n".join(
-            ["% in the preamble: \\usepackage{booktabs}\n", *map(latex_table, tables)]
+            [
+                "% in the preamble: \\usepackage{booktabs}\n",
+                *(latex_table(table, evaluation.title) for table in tables),
+            ]
         )
         (folder / "report.tex").write_text(latex, **how)
         (folder / "report.md").write_text("\n\n".join(filter(None, parts)) + "\n", **how)
@@ -213,21 +207,37 @@ def failure_note(rows: DataFrame, counted: str) -> str:
         rows: all.
         counted: a plural noun for what the reasons count.
     """
-    if "failure" not in rows:
-        return ""
-    by_checkpoint = rows["failure"].fillna("").groupby(rows["checkpoint"], sort=False)
-    reasons = {name: Counter(part) for name, part in by_checkpoint}
-    answered = {name: counts.pop("", 0) for name, counts in reasons.items()}
-    texts = {name: f"{name}: {listed(counts)}" for name, counts in reasons.items() if counts}
-    parts = "; ".join(texts.values())
-    if not any(answered.values()):
+    shares = tally(rows, "failure")
+    if shares and rows["failure"].notna().all():
+        parts = "; ".join(shares)
         raise ValueError(f"there is not one answer, so no report was written; {parts}")
-    for name, text in texts.items():
-        if reasons[name].total() > MANY * answered[name]:
+    for text, share in shares.items():
+        if share > MANY:
             log.warning("%s without an answer are part of no share; %s", counted, text)
-    return f"Some {counted} have no answer and are part of no share: {markdown_text(parts)}."
+    return tally_note(rows, "failure", f"Some {counted} have no answer and are part of no share")
 
 
-def listed(reasons: Counter[Any]) -> str:
-    """List reasons with their counts, the most frequent first."""
-    return ", ".join(f"{count} {reason}" for reason, count in reasons.most_common())
+def tally(rows: DataFrame, field: str) -> dict[str, float]:
+    """Count the values of a field by name: a text for each that has any, which says how many
+    checkpoints (seeds, steps) it counts together; and the share of rows with a value.
+
+    >>> from pandas import DataFrame
+    >>> rows = DataFrame({"checkpoint": "ot", "run": [1, 2, 2], "x": ["none", None, "none"]})
+    >>> [*tally(rows[:1], "x"), *tally(rows, "x")]
+    ['ot: 1 none', 'ot, 2 checkpoints: 2 none']
+    """
+    shares = dict[str, float]()
+    for name, part in rows.groupby("checkpoint", sort=False) if field in rows else ():
+        models = len(part.filter(["checkpoint", "run", "step"]).drop_duplicates())
+        over = f", {models} checkpoints" if models > 1 else ""
+        counts = part[field].value_counts()
+        if len(counts):
+            values = ", ".join(f"{n} {value}" for value, n in counts.items())
+            shares[f"{name}{over}: {values}"] = counts.sum() / len(part)
+    return shares
+
+
+def tally_note(rows: DataFrame, field: str, words: str) -> str:
+    """Return a sentence with the counts of a field's values; empty if there are none."""
+    text = markdown_text("; ".join(tally(rows, field)))
+    return f"{words}: {text}." if text else ""

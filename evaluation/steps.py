@@ -77,16 +77,3 @@ def over_steps(
             cells = cells_of(results.frame, where)
             parts.append(cells[cells["step"] != ""].assign(measure=words, of=clause.measure))
     return pd.concat(parts)
-
-
-def seeds_note(results: Results, names: Sequence[str]) -> str:
-    """Return a paragraph on the seeds of each checkpoint; empty if all have one."""
-    frame = results.frame
-    seeds = frame[frame["checkpoint"].isin(names)].groupby("checkpoint", sort=False)["seeds"].max()
-    if (seeds == 1).all():
-        return ""
-    counts = ", ".join(f"{name} {count}" for name, count in seeds.items())
-    return (
-        f"Seeds: {counts}. Of several, the mean is shown; its interval covers seeds and units, and "
-        "results.csv has `seed_std`, their standard deviation."
-    )

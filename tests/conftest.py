@@ -16,8 +16,6 @@ settings.register_profile("tests", max_examples=25, deadline=None)
 # pytest --hypothesis-profile many
 settings.register_profile("many", max_examples=400, deadline=None)
 settings.load_profile("tests")
-
-
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 """Released data sets, which stay out of the repository."""
 

@@ -8,7 +8,6 @@ tokens, N tokens of one story, L layers, T tokens, D hidden.
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -104,7 +103,8 @@ def evaluate(
             for (_, example), own in zip(both, by_pair, strict=True):
                 about = {"variant": variant, "id": example.id, "passage": passage(example)}
                 about |= {"question": example.question, "story": example.context}
-                left_out = {"left_out": "too long for the model, or equal for it"}
+                reason = f"of the stories in {variant} (too long for the model, or equal for it)"
+                left_out = {"left_out": reason}
                 yield from ({**about, **row} for row in own or [left_out])
         start = start_of(current, models)
         same = start == current
@@ -117,20 +117,9 @@ def evaluate(
             yield from since(reference, starts[start.path], model, [*originals.values()])
 
     title = f"Embedding shift on {variants.name}"
-    report = replace(SHIFT, title=title, notes=[]).run(rows, models, compute, opened=opened)
-    places = (
-        (row["checkpoint"], row["variant"], row["left_out"])
-        for row in report.examples
-        if "left_out" in row
-    )
-    left_out = [
-        f"{name}, {variant}: {count} of the stories: {reason}, and left out."
-        if variant
-        else f"{name} {reason}."
-        for (name, variant, reason), count in Counter(places).items()
-    ]
     note, between_note = SHIFT.notes if len(models) > 1 else (SHIFT.notes[0], "")
-    return replace(report, notes=[note, stories.rejected, between_note, *left_out, *report.notes])
+    protocol = replace(SHIFT, title=title, notes=[note, stories.rejected, between_note])
+    return protocol.run(rows, models, compute, opened=opened)
 
 
 def start_of(model: Model, models: Sequence[Model]) -> Model:
@@ -182,7 +171,7 @@ def since(
     same_words = first.tokenizer.get_vocab() == later.tokenizer.get_vocab()
     if not same_words or later.encoding.max_length > (first.model.max_tokens or math.inf):
         reason = "longer rows" if same_words else "another vocabulary"
-        text = f"is not compared with {reference}: it has {reason}"
+        text = f"of the comparisons with {reference} ({reason})"
         yield {"variant": "", "passage": "", "left_out": text}
         return
     layers = range(min(one.model.config.num_hidden_layers for one in (first, later)) + 1)

@@ -24,6 +24,7 @@ class Declaration(TypedDict, total=False):
     compared: tuple[str, ...]
     measures: dict[str, str | Statistic]
     failures: str
+    tallies: dict[str, str]
     console: int
     views: list[View]
     points: dict[str, Points]

@@ -3,7 +3,8 @@
     View("By variant", ("variant",), {"f1": "F1", "em": "EM"})
 
 A column for each checkpoint, and for its change since the first; a line for each measure and
-combination of the leading dimensions, ending in n. Cells show the value with its interval.
+combination of the leading dimensions, ending in n, and in the number of units where they are too
+few. Cells show the value with its interval.
 
     Said("unknown", "says unknown where the evidence is missing", "up", {"variant": DELETED})
 
@@ -26,15 +27,22 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
+FEW = 10
+"""Fewer units give intervals that may be far too narrow or too wide."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """Displayed rows under a header; the first `lead` columns identify a row."""
+    """Displayed rows under a header; the first `lead` columns identify a row. `intervals` says what
+    brackets are, for a table that stands alone.
+    """
 
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str | int, ...], ...]
     caption: str = ""
     lead: int = 1
+    intervals: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,6 +121,9 @@ class View:
             numbers = line[line["against"] == ""]
             least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
             n = int(least) if least == most else f"{least}–{most}"
+            few = line[self.interval & line["low"].notna() & (line["units"] < min(FEW, least))]
+            for row in few.nsmallest(1, "units").itertuples():
+                n = f"{n} ({row.units} {row.unit})"
             cell_of = dict(zip(line[self.across], line["shown"], strict=True))
             lead = (str(part) or "all" for part in place)
             rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))
@@ -120,7 +131,21 @@ class View:
         header = (*by, *map(str, columns), "n")
         if len(lines) > self.most:
             caption = f"{caption} {len(lines) - self.most} more lines are in results.csv.".strip()
-        return Table(self.title, header, tuple(rows), caption, len(by))
+        intervals = about_intervals(frame) if self.interval else ""
+        return Table(self.title, header, tuple(rows), caption, len(by), intervals)
+
+
+def about_intervals(frame: DataFrame) -> str:
+    """Say what brackets and ± are in cells of a long table."""
+    within = frame[frame["low"].notna()]
+    if within.empty:
+        return "No intervals."
+    several = frame[frame["seeds"] > 1].groupby("checkpoint", sort=False)["seeds"].max()
+    seeds = ", ".join(f"{name}: {count}" for name, count in several.items())
+    text = f"Brackets: 95 % interval over {' or '.join(within['unit'].unique())}"
+    text += f" and seeds ({seeds}; ±: their standard deviation)" if seeds else ", of one seed"
+    few = f"; fewer than {FEW} (see n) are too few to trust it"
+    return f"{text}{few if (within['units'] < FEW).any() else ''}."
 
 
 def headings(measures: Mapping[str, str], percent: Collection[str]) -> dict[str, str]:
@@ -148,12 +173,15 @@ def cells_of(frame: DataFrame, where: Mapping[str, Any]) -> DataFrame:
 
 
 def shown(row: Row, *, percent: bool = False, interval: bool = True, unit: str = "") -> str:
-    """Format a number with its unit and interval.
+    """Format a number with its unit, interval and standard deviation over seeds.
 
-    >>> shown({"value": 0.5, "low": 0.25, "high": 0.75}, percent=True, unit=" %")
-    '50.0 % [25.0, 75.0]'
+    >>> row = {"value": 0.5, "low": 0.25, "high": 0.75, "seed_std": 0.02}
+    >>> shown(row, percent=True, unit=" %")
+    '50.0 ± 2.00 % [25.0, 75.0]'
     """
-    value, low, high = (number(row[end], percent=percent) for end in ("value", "low", "high"))
+    ends = ("value", "low", "high", "seed_std")
+    value, low, high, spread = (number(row[end], percent=percent) for end in ends)
+    value += f" ± {spread}" if interval and math.isfinite(row["seed_std"]) else ""
     value += unit
     return f"{value} [{low}, {high}]" if interval and math.isfinite(row["low"]) else value
 
@@ -183,15 +211,21 @@ def markdown_table(table: Table) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
 
-def latex_table(table: Table) -> str:
-    """Format the table in LaTeX, with the package booktabs."""
+def latex_table(table: Table, report: str) -> str:
+    """Format a table in LaTeX, with the package booktabs; its label and caption begin with the
+    title of the report.
+    """
     import pandas as pd
 
     columns = "l" * table.lead + "r" * (len(table.header) - table.lead)
     frame = pd.DataFrame(table.rows, columns=table.header, dtype=object)
-    text = " ".join(filter(None, (f"{table.title}.", table.caption)))
+    title = f"{report}: {table.title}"
+    text = " ".join(filter(None, (f"{title}.", table.caption, table.intervals)))
     caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", re.sub(r"[\\^~]", "", text))
-    return frame.to_latex(index=False, escape=True, column_format=columns, caption=caption)
+    label = "tab:" + re.sub(r"\W+", "-", title.lower())
+    return frame.to_latex(
+        index=False, escape=True, column_format=columns, caption=caption, label=label
+    )
 
 
 def markdown_text(text: object) -> str:

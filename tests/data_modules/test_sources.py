@@ -111,8 +111,6 @@ TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
 IDS = st.sampled_from(["", "ethical_rude-0"])
 GROUP = st.builds(make_group, act=TEXT, advice_id=IDS, note=TEXT)
 SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
-
-
 FEW = {"min_size": 1, "max_size": 3}
 
 

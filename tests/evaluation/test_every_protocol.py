@@ -63,7 +63,6 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
     about = report["about"]
     assert (about["protocol"], about["command"][0]) == (case.protocol, case.protocol)
     assert about["files"] == sorted(path.name for path in folder.iterdir())
-    assert {"report.json", "report.md", "results.csv", "examples.jsonl"} <= set(about["files"])
     assert {"revision", "versions", "interval"} <= about.keys()
     cells = Cells(folder)
     cells.check()
@@ -73,6 +72,8 @@ def test_its_report_and_page(case: Case, reports: Reports) -> None:
     rows = [json.loads(line) for line in (folder / "examples.jsonl").read_text().splitlines()]
     assert [type(row) for row in rows] == [dict] * case.examples
     text, page = (folder / "report.md").read_text(), page_of(folder)
+    labels = re.findall(r"\\label\{(.*)\}", (folder / "report.tex").read_text())
+    assert len({*labels}) == len(report["tables"])
     for table in report["tables"]:
         assert f"## {table['title']}" in text
         assert table["title"] in page.text

@@ -190,7 +190,7 @@ def test_a_report_of_two_checkpoints() -> None:
     most = max(number(evaluation.results, "right", name)["n"] for name in ("one", "two"))
     assert n == f"{change['n']} of {most} ({change['units']} questions)"
     assert evaluation.headline == f"one -> two: right, os {before} -> {after}, {text}, n {n}."
-    assert summary.caption == "Aim: many."
+    assert summary.caption.startswith("Aim: many. Brackets: 95 % interval over questions, of one")
     (alone,) = PROTOCOL.run(rows, ["one"], opened=lambda model: model.name).summary
     assert alone.header == ("measure", "one", "n")
     assert alone.rows[0][1].startswith(f"{before} [")

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NUMBERS, Estimate, Number, Results, plain
 from interventune.evaluation.shown.figures import Points
-from interventune.evaluation.shown.views import Table, View, markdown_table
+from interventune.evaluation.shown.views import Table, View, latex_table, markdown_table
 from tests.evaluation.conftest import DRAW
 from tests.evaluation.page.html_pages import Page
 
@@ -39,9 +39,8 @@ def test_results_hold_one_number_a_cell(results: Results) -> None:
     assert list(results.frame.columns) == ["checkpoint", "against", "variant", *numbers]
     row = results.at("em", checkpoint="ot", variant="ts")
     assert row is not None
-    assert [row[name] for name in numbers if row[name] == row[name]] == [
-        *("em", 0.5, 0.0, 1.0, 4, 2, 1, "questions")
-    ]
+    values = [row[name] for name in numbers if row[name] == row[name]]
+    assert values == ["em", 0.5, 0.0, 1.0, 4, 2, 1, "questions"]
     assert results.at("em", checkpoint="ot") is None  # no cell of all variants
     with pytest.raises(ValueError, match="variety"):
         results.add(plain("em", 1, 1, variety="os"))
@@ -61,7 +60,10 @@ def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> N
     assert several.rows[0][:3] == ("mu", "all", "0.250")
     across = table("checkpoint", "variant", across="measure")
     assert across.header == ("checkpoint", "variant", "EM", "n")
-    assert across.rows[1] == ("ot", "ts", "0.500 [0, 1]", 4)
+    assert across.rows[1] == ("ot", "ts", "0.500 [0, 1]", "4 (2 questions)")
+    latex = latex_table(across, "R: 1")
+    assert "{R: 1: T. Brackets: 95 \\% interval over questions, of one seed; fewer than" in latex
+    assert "\\label{tab:r-1-t}" in latex
     assert table("variant", where={"variant": "ts_r"}).rows == ()
     short = table("variant", most=1)
     assert (len(short.rows), "results.csv" in short.caption) == (1, True)

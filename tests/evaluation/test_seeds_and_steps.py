@@ -73,7 +73,8 @@ def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Pa
     assert len(changes)
     assert np.nanmax(np.abs(changes["value"])) < 1e-6
     report = (tmp_path / "along/report.md").read_text()
-    assert "## Summary, 2 seeds\n\n| measure | m step 0 | m step 10 | change |" in report
+    assert "## Summary\n\n| measure | m step 0 | m step 10 | change |" in report
+    assert " and seeds (m step 0: 2, m step 10: 2; ±: their standard deviation)" in report
     assert "## Along training" in report
 
 
@@ -129,10 +130,8 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         for seed in ("seed_2", "seed_10")
     ]
     assert named_models(["c"]) == [Model("c", "c/checkpoint-5", "", 5)]
-    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == [
-        Model("gpt2", "hf:gpt2"),
-        Model("z", "openai:m@http://h/v1"),
-    ]
+    named = [Model("gpt2", "hf:gpt2"), Model("z", "openai:m@http://h/v1")]
+    assert named_models(["hf:gpt2", "z=openai:m@http://h/v1"]) == named
     for mistake, word in (
         ("x=no/*.ckpt", "no/"),
         ("x=b,b/checkpoints/best.ckpt", "mixes"),
@@ -144,9 +143,8 @@ def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     ):
         with pytest.raises(ValueError, match=word):
             named_models([mistake])
-    both = named_models(
-        [f"x={best.format(2)},{best.format(10)}", f"y={best.format(2)},b/checkpoints/best.ckpt"]
-    )
+    words = f"x={best.format(2)},{best.format(10)} y={best.format(2)},b/checkpoints/best.ckpt"
+    both = named_models(words.split())
     assert [*by_label(both).values()] == both
 
 

@@ -13,9 +13,11 @@ import pytest
 
 from interventune.data_modules.encoding.windows import EncodedRow, max_context
 from interventune.data_modules.sources import read_groups, read_questions
+from interventune.data_modules.tasks.bbq import read_bbq
 from interventune.evaluation.report import claimed
 from interventune.storage.documents import DataError, load_json, load_yaml, write_text
 from tests.data_modules.fixtures.tiny_lists import make_group
+from tests.evaluation.bbq_files import bbq_rows
 from tests.evaluation.checkpoints import save_groups
 from tests.mistakes.conftest import refused
 
@@ -121,13 +123,8 @@ def test_a_person_is_not_compared_with_itself(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", [{"label": True}, {"label": 3}, {"ans0": "the  CELLIST"}, {}])
 def test_a_bbq_example_is_whole_and_read_once(change: dict[str, Any], tmp_path: Path) -> None:
-    from interventune.data_modules.tasks.bbq import read_bbq
-    from tests.evaluation.bbq_files import bbq_rows
-
     rows = bbq_rows(1)
-    rows[1:1] = [rows[0] | change]  # unchanged, it is there twice
-    if change:
-        rows = rows[1:]
+    rows = [rows[0] | change, *rows[bool(change) :]]  # unchanged, it is there twice
     path = tmp_path / "bbq.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(DataError, match=r"bbq|Music-0: has 3 choices"):

@@ -66,8 +66,6 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
-
-
 DOCUMENTS = st.dictionaries(st.text(), VALUES, max_size=5)
 
 

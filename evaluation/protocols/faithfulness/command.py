@@ -2,7 +2,6 @@
 Tables 4 and 5.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, pairwise
@@ -12,7 +11,6 @@ from interventune.data_modules.schema.questions import DELETED, REFORMATTED, QAE
 from interventune.evaluation.answering.interface import Ability, Answerer, Asking
 from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
-from interventune.evaluation.report import listed
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
 
@@ -108,10 +106,7 @@ def evaluate(
         notes=[about(sets), data.rejected, note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
-    report = protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
-    unknowns = (row for row in report.examples if "said_as" in row)
-    forms = listed(Counter(f"{row['said_as']} ({row['checkpoint']})" for row in unknowns))
-    return replace(report, notes=[*report.notes, forms and f"Unknown was said as: {forms}."])
+    return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
 
 
 def about(variants: Iterable[str]) -> str:

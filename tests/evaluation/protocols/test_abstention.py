@@ -65,6 +65,8 @@ def test_pairs_and_their_changes_match_naive_loops(tmp_path: Path, monkeypatch: 
                 assert row["low"] < row["value"] < row["high"]
                 sizes = 2 * len(names), len(texts), "texts"
                 assert (row["n"], row["units"], row["unit"]) == sizes
+    never = {*cells.frame.query("checkpoint == 'never unknown' and low == low")["measure"]}
+    assert ("exact" in never, "abstention_recall" in never) == (True, False)  # by construction 0
     abstained = sum(row["prediction"] == "unknown" for both in two.values() for row in both)
     assert cells.n("abstention_precision", checkpoint="two", variant="os+ts_r") == abstained
     assert not (cells.frame["coverage"].astype(str) != "").any()  # words have no score
@@ -118,7 +120,7 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
         assert recall == (name == "always unknown")
     report = (tmp_path / "r" / "report.md").read_text()
     assert "| without an answer (%) | 16.7" in report
-    assert "Unknown was said as: 5 not stated (one)." in report
+    assert "Unknown was said as: one: 5 not stated." in report
 
 
 @pytest.mark.parametrize(

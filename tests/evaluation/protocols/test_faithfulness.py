@@ -173,6 +173,5 @@ def test_clauses_name_all_variants() -> None:
     assert unknown == old == DELETED
     assert f1 == {*VIEW.where["variant"]} == {"os", *(f"os+{variant}" for variant in DELETED)}
     assert same == REFORMATTED
-    assert sorted(chain(*(clause.where["variant"] for clause in SHIFT.headline))) == sorted(
-        VARIANTS[1:]
-    )
+    of_shift = chain(*(clause.where["variant"] for clause in SHIFT.headline))
+    assert sorted(of_shift) == sorted(VARIANTS[1:])
