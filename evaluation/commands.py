@@ -62,7 +62,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
     )
     for name, row in (PROTOCOLS | COMMANDS).items():
         function = row.function if name in argv[:1] else None
-        shown = {"help": row.summary} if row.summary else {"prog": f"interventune {name}"}
+        shown: Any = {"help": row.summary} if row.summary else {"prog": f"interventune {name}"}
         command = commands.add_parser(name, function=function, **shown)
         if name in PROTOCOLS:
             command.add_argument(

@@ -222,7 +222,7 @@ def latex_table(table: Table, report: str) -> str:
     title = f"{report}: {table.title}"
     text = " ".join(filter(None, (f"{title}.", table.caption, table.intervals)))
     caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", re.sub(r"[\\^~]", "", text))
-    label = "tab:" + re.sub(r"\W+", "-", title.lower())
+    label = "tab:" + re.sub(r"\W+", "-", title.lower()).strip("-")
     return frame.to_latex(
         index=False, escape=True, column_format=columns, caption=caption, label=label
     )

@@ -112,4 +112,4 @@ def test_a_summary_names_the_classes_under_which_subjects_get_little(tmp_path: P
     pairs = zip(records, little, strict=True)
     cells_of(tmp_path, p=[b if b.group.advice_class == "ethical" else a for a, b in pairs])
     summary = json.loads((tmp_path / "r" / "report.json").read_text())["tables"][0]
-    assert summary["caption"].endswith("two subjects little probability: 2.00 % (ethical).")
+    assert "two subjects little probability: 2.00 % (ethical). Brackets: " in summary["caption"]
