@@ -282,7 +282,8 @@ class Protocol:
             by = ("checkpoint", "step")
             along = View("Along training", by, clauses, "measure", {}, in_percent)
             views.append(lambda _: along(steps))
-            drawn = {"steps.png": (Lines("step", clauses, percent=in_percent), steps)}
+            if clauses:
+                drawn["steps.png"] = Lines("step", clauses, percent=in_percent), steps
             shown, names = latest(results, names)
         for name, figure in self.figures.items():
             cells = (results if figure.x == "step" else shown).frame
@@ -318,7 +319,7 @@ class Protocol:
         self, results: Results, names: Sequence[str], shares: Collection[str]
     ) -> tuple[str, list[Table]]:
         """The headline, and the summary: its first twelve rows, the aim, and the remarks."""
-        ends = [*dict.fromkeys([names[0], names[-1]])]
+        ends = [*dict.fromkeys([*names[:1], *names[-1:]])]
         about = results, ends, self.cells[0]
         every = (part.rows(*about, percent=part.measure in shares) for part in self.headline)
         rows = (*chain.from_iterable(every),)[:12]

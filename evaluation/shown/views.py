@@ -121,9 +121,9 @@ class View:
             numbers = line[line["against"] == ""]
             least, most = (numbers if len(numbers) else line)["n"].agg(["min", "max"])
             n = int(least) if least == most else f"{least}–{most}"
-            few = line[self.interval & line["low"].notna() & (line["units"] < min(FEW, least))]
+            few = line[self.interval & line["low"].notna() & (line["units"] < FEW)]
             for row in few.nsmallest(1, "units").itertuples():
-                n = f"{n} ({row.units} {row.unit})"
+                n = n if n == row.units else f"{n} ({row.units} {row.unit})"
             cell_of = dict(zip(line[self.across], line["shown"], strict=True))
             lead = (str(part) or "all" for part in place)
             rows.append((*lead, *(cell_of.get(column, "") for column in columns), n))

@@ -11,6 +11,7 @@ from interventune.metrics.bias.intervals import ClassGroups, maxima
 from interventune.metrics.intervals import interval, interval_of_change
 
 DRAWS, GROUPS = 1000, 200
+EFFECTS = [(0.2, 1, 0.5), (0.5, 0.5, 0.5), (0.1, 1, 0.5), (0.3, 0.5, 0.3)]
 
 
 def assert_covers(truth: Any, ends: tuple[Any, Any]) -> None:
@@ -42,9 +43,7 @@ def test_questions_of_one_text_are_one_unit(share: float, texts: int, alike: boo
 
 @pytest.mark.parametrize("seeds", [3, 5])
 @pytest.mark.parametrize("units", [20, 200])
-@pytest.mark.parametrize(
-    "effects", [(0.2, 1, 0.5), (0.5, 0.5, 0.5), (0.1, 1, 0.5), (0.3, 0.5, 0.3)]
-)
+@pytest.mark.parametrize("effects", EFFECTS)
 def test_seeds_and_units_vary(seeds: int, units: int, effects: tuple[float, ...]) -> None:
     """Effects of seeds, of units, and of both together, as standard deviations."""
     draw, (of_seed, of_unit, of_both) = np.random.default_rng(seeds + units), effects

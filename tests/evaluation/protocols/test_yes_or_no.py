@@ -27,9 +27,8 @@ def answer_of(example: QAExample) -> str:
 def test_negation_shares_match_pairs_counted_by_hand(tmp_path: Path, monkeypatch: Patch) -> None:
     rows = [
         {"id": name, "dataset": "coqa" if name in "ab" else "hotpotqa", "edit": edit}
-        | {"story_org": f"{name} org", "story_mod": f"{name} mod"}
-        | {"question": "Was it?", "history": [["Who?", "Tom"]]}
-        | {"answer_org": org, "answer_mod": mod}
+        | {"story_org": f"{name} org", "story_mod": f"{name} mod", "question": "Was it?"}
+        | {"history": [["Who?", "Tom"]], "answer_org": org, "answer_mod": mod}
         for name, (org, mod, edit, *_) in PAIRS.items()
     ]
     write_rows(tmp_path / "pairs.jsonl", rows)
