@@ -104,7 +104,7 @@ class Watch:
             models = self.models()
             for model in models:
                 evaluation = self.evaluate_once(model, models)
-                if evaluation and options.log:
+                if evaluation and options.log and "steps.png" in evaluation.figures:
                     log(evaluation, model, options.log)
             done = [model for model in models if rows_file(self.rows, model.path).exists()]
             if done and done != shown:
