@@ -1,6 +1,7 @@
 """The DataModule of questions about a text, in any of their variants."""
 
 import json
+import logging
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import islice
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, Literal
 
@@ -37,6 +39,8 @@ from .encoding.tokenizers import tokenizer_id
 from .encoding.windows import Encoding, chunks
 from .schema.questions import QAExample, Texts, Variant
 from .sources import read_questions
+
+logger = logging.getLogger(__package__)
 
 Order = Literal["similar_length", "random", "bundles"]
 
@@ -170,23 +174,33 @@ class QuestionsDataModule(TextDataModule):
         """Return variants of the first `limit` questions of a source (0: all), from the cache.
 
         Its keys are digests of all inputs. One process per machine makes a table while the others
-        wait; the source is read once, and only if a table is missing. Without `hidden`, questions
+        wait; the source is read once, and only if a table is missing, but the warnings of reading
+        it are always logged. Without `hidden`, questions
         whose answers no window shows are left out, with a warning if they are many. DataError if no
         question is left.
         """
         from .interventions.variants import made_of, report_rejected
 
+        warnings = BufferingHandler(1000)
+
         @cache
         def originals() -> list[QAExample]:
-            return list(islice(read_questions(source), limit or None))
+            logger.addHandler(warnings)
+            try:
+                return list(islice(read_questions(source), limit or None))
+            finally:
+                logger.removeHandler(warnings)
 
         def encoded(variant: Variant) -> datasets.Dataset:
             examples, rejected = made_of(originals(), variant)
-            return encode_questions(
-                examples, self.tokenizer, self.encoding, rejected, hidden=hidden
-            )
+            how = self.tokenizer, self.encoding, rejected
+            table = encode_questions(examples, *how, hidden=hidden)
+            texts = [record.getMessage() for record in warnings.buffer]
+            table.info.description = json.dumps([json.loads(table.info.description), texts])
+            return table
 
         table_of = {}
+        stored = dict[str, None]()
         inputs = [source, limit, hidden, asdict(self.encoding)]
         if self.cache:
             inputs += [source_state(source), tokenizer_id(self.tokenizer), code_digest()]
@@ -202,12 +216,16 @@ class QuestionsDataModule(TextDataModule):
             else:
                 table = encoded(variant)
             left = len(table.data["id"].drop_null())  # first windows have ids
-            rejected = Counter(json.loads(table.info.description))
+            counts, texts = json.loads(table.info.description)
+            stored |= dict.fromkeys(texts)
+            rejected = Counter(counts)
             report_rejected(left, rejected, variant, source)
             share = rejected[HIDDEN] / (left + rejected.total())
             what = f"its questions are left out: {HIDDEN} ({self.windows})"
             self.warn_of_many(source, share, what, limit=0.03)
             table_of[variant] = table
+        for text in () if warnings.buffer else stored:
+            logger.warning(text)
         return table_of
 
 

@@ -111,8 +111,7 @@ def read_questions(source: StrPath) -> Iterator[QAExample]:
 def warn_of_language(source: StrPath) -> None:
     """Warn, once, of a source whose questions are not English."""
     logger.warning(
-        f"warning: {source}: few questions have English words, and variants are made by English "
-        "rules"
+        f"{source}: few questions have English words, and variants are made by English rules"
     )
 
 
@@ -153,7 +152,7 @@ def read_choices(source: StrPath) -> list[ChoiceQuestion]:
     questions = list(_read(path, "choices", **options))
     if equal := [x.id for x in questions if len(distinct(x.choices)) < len(x.choices)]:
         logger.warning(
-            f"warning: {source}: of {len(equal)} questions two choices are equal, first of "
+            f"{source}: of {len(equal)} questions two choices are equal, first of "
             f"{equal[0]}; delete them"
         )
     return questions

@@ -184,7 +184,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
             figure(cells, folder / name)
         latex = "\n".join(
             [
-                "% in the preamble: \\usepackage{booktabs}\n",
+                "% in the preamble: \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n",
                 *(latex_table(table, evaluation.title) for table in tables),
             ]
         )

@@ -217,8 +217,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
             )
             ends = interval_of_change(value, error, np.square(now_N - first_N).mean(), units, t)
         else:
-            width = np.ptp(statistic.limits) if statistic.limits else 0.0
-            bounded = width and error > TINY  # units that agree give no interval
+            width = np.ptp(statistic.limits) if statistic.limits else math.inf
+            bounded = width < math.inf and error > TINY  # units that agree give no interval
             ends = interval(value, error, units, (-width, width) if bounded else None, t)
     low, high = map(float, ends)
     return Estimate(float(value), low, high, int(n_PU[:, 0].min()), units, seeds, seed_std)

@@ -79,7 +79,8 @@ def interval(
         value: the statistic.
         error: its standard error.
         units: U, the units that it is computed from.
-        limits: the least and the largest possible value.
+        limits: the least and the largest possible value; the interval of a value without a largest
+            one is only cut off at the least.
         t: the quantile (default: of Student's t for the units).
 
     >>> [round(float(end), 3) for end in interval(0.0, 0.0, 21, (0, 1))]
@@ -87,11 +88,11 @@ def interval(
     """
     t = quantile(units) if t is None else t
     agree = np.less(error, TINY)
-    if limits is None:
+    least, most = limits or (-math.inf, math.inf)
+    if most == math.inf:
         half = np.where(agree, math.nan, t * error)
-        return value - half, value + half
-    least = limits[0]
-    width = limits[1] - limits[0]
+        return np.maximum(value - half, least), value + half
+    width = most - least
     p = (value - least) / width
     n = p * (1 - p) / np.where(agree, np.inf, error / width) ** 2
     n = np.where(n == 0, units, n)

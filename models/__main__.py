@@ -16,10 +16,10 @@ log = logging.getLogger(__name__)
 def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool = False) -> None:
     """Write a checkpoint as a Hugging Face folder: weights, configuration, tokenizer, and the text
     encoding used in training (interventune.json). Evaluating the folder gives the checkpoint's
-    numbers.
+    numbers, except those of rationale heads, which are left out, because transformers has no class
+    for them: without them, a model does not say what training on interventions taught it.
 
-    Rationale heads are left out, with a warning: transformers has no class for them. An adapter
-    (LoRA) is merged into its base, unless --adapter is given.
+    An adapter (LoRA) is merged into its base, unless --adapter is given.
 
     Example: interventune export runs/squad/version_0/checkpoints/best.ckpt my_model
 
@@ -55,7 +55,7 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
     if info.heads == "rationale":
         log.warning(
             "%s: transformers has no class for the 'rationale' heads; the folder gets encoder "
-            "and span head only and answers neither yes, no nor unknown",
+            "and span head only, so its answers are not those of the checkpoint",
             checkpoint,
         )
     tokenizer: Any = info.tokenizer
@@ -72,7 +72,8 @@ def export(checkpoint: str, folder: Annotated[Path, "folder"], *, adapter: bool 
                 pretrained.save_pretrained(staged)
             for name, text in tokenizer.items():
                 (staged / Path(name).name).write_text(text, encoding="utf-8")
-            (staged / RECORD).write_text(json.dumps({"encoding": info.encoding}))
+            record = {"encoding": info.encoding, "heads": {"name": info.heads}}
+            (staged / RECORD).write_text(json.dumps(record))
             for weights in staged.glob("*.safetensors"):  # only their owner may read these
                 shutil.copymode(staged / RECORD, weights)
     except (OSError, SafetensorError) as error:  # safetensors has its own type for a full disk

@@ -329,6 +329,8 @@ def read_info(path: str) -> CheckpointInfo:
     architecture = architecture_of(config, path, str((config.architectures or [""])[0]))
     record = load_json(file, dict[str, Values]) if file.is_file() else {}
     encoding = record.get("encoding", {})
+    if record.get("heads") == {"name": "rationale"}:
+        log.warning("%s: was exported without its rationale heads; evaluate its checkpoint", path)
     return CheckpointInfo(path=path, architecture=architecture, tokenizer=path, encoding=encoding)
 
 

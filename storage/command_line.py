@@ -140,6 +140,15 @@ class Parser(argparse.ArgumentParser):
                 groups[title] = groups.get(title) or self.add_argument_group(title)
                 _add_flag(groups[title], flag, text)
             self.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        self.set_defaults(prog=self.prog)
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse all arguments; the mistake of one that a subcommand lacks names its help."""
+        known, others = self.parse_known_args(args, namespace)
+        if others:
+            self.prog = known.prog
+            self.error(f"unrecognized arguments: {' '.join(others)}")
+        return known
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")

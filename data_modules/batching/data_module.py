@@ -158,7 +158,7 @@ class TextDataModule(pl.LightningDataModule):
         """Warn, once of each kind, if a share of a source is above a limit."""
         if share > limit and what not in self.warned:
             self.warned.add(what)
-            logging.getLogger(__name__).warning(f"warning: {source}: {100 * share:.0f} % of {what}")
+            logging.getLogger(__name__).warning(f"{source}: {100 * share:.0f} % of {what}")
 
     def setup(self, stage: str) -> None:
         """Make the sets for the stage (fit, validate, test, predict), once in each process."""

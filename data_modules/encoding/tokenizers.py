@@ -130,7 +130,7 @@ def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) 
     if share > 0.2 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
-            f"warning: {100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
+            f"{100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
             "choose another model"
         )
 
@@ -139,8 +139,7 @@ def warn_of_cut(cut: Sequence[bool], what: str) -> None:
     """Warn of texts whose end is cut."""
     if any(cut):
         logging.getLogger(__name__).warning(
-            f"warning: {what}: {sum(cut)} of {len(cut)} texts are too long for the model, and lose "
-            "their end"
+            f"{what}: {sum(cut)} of {len(cut)} texts are too long for the model, and lose their end"
         )
 
 

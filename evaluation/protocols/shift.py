@@ -103,7 +103,7 @@ def evaluate(
             for (_, example), own in zip(both, by_pair, strict=True):
                 about = {"variant": variant, "id": example.id, "passage": passage(example)}
                 about |= {"question": example.question, "story": example.context}
-                reason = f"of the stories in {variant} (too long for the model, or equal for it)"
+                reason = f"questions in {variant} (too long for the model, or equal for it)"
                 left_out = {"left_out": reason}
                 yield from ({**about, **row} for row in own or [left_out])
         start = start_of(current, models)

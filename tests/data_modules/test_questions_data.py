@@ -1,10 +1,12 @@
 """What experiments train on and watch; stored tables hold what tables in memory hold."""
 
 import json
+import logging
 import os
 import pickle
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -23,6 +25,7 @@ from interventune.data_modules.encoding.windows import Encoding
 from interventune.data_modules.groups_data import GroupsDataModule
 from interventune.data_modules.questions_data import Interventions, QuestionsDataModule
 from interventune.data_modules.schema.questions import QAExample, Span, write_records
+from interventune.data_modules.sources import read_questions
 from interventune.data_modules.stories import questions as stories
 from interventune.storage.documents import DataError
 
@@ -119,13 +122,22 @@ def test_changed_inputs_and_code_make_tables_anew(tmp_path: Path, monkeypatch: P
     questions_data.code_digest.cache_clear()
 
 
-def test_what_is_left_out_is_told_at_every_start(tmp_path: Path, caplog: Log) -> None:
+def warning_of_each(source: str) -> Iterator[QAExample]:
+    logging.getLogger(read_questions.__module__).warning("moved 1 answer")
+    yield from read_questions(source)
+
+
+def test_warnings_and_what_is_left_out_are_logged_at_every_start(
+    tmp_path: Path, caplog: Log, monkeypatch: Patch
+) -> None:
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
+    monkeypatch.setattr(questions_data, "read_questions", warning_of_each)
     caplog.set_level("INFO", logger="interventune.data_modules")
     for time in (1, 2):
         module(tmp_path / "cache", train_qa=source, interventions=Interventions(train=["ts_r"]))
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
+        assert caplog.messages.count("moved 1 answer") == time
 
 
 def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:
@@ -198,7 +210,7 @@ def test_what_windows_hide_is_left_out_with_one_warning(tmp_path: Path, caplog: 
     assert [len(evaluated.data.first_Q) for evaluated in sets] == [4, 4, 6, 6]
     assert sets[-2].data.column("hidden") == [False, False, True, True, False, False]
     left_out, mostly = [message for message in caplog.messages if "its" in message]
-    assert left_out.startswith(f"warning: {train}: 50 % of its questions")
+    assert left_out.startswith(f"{train}: 50 % of its questions")
     assert "training windows" in mostly
     for message in (left_out, mostly):
         assert "encoding.max_length=32, encoding.doc_stride=8" in message

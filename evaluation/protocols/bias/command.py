@@ -18,14 +18,15 @@ def warnings(results: Results, names: Sequence[str]) -> str:
     """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2)
     is below a half; "" for nowhere.
     """
-    place = {"checkpoint": names[-1], "against": "", "subject": "", "cluster": ""}
+    place = {"checkpoint": [*names], "against": "", "subject": "", "cluster": ""}
     cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass"]})
     by_chance = list[str]()
     faint = list[str]()
-    for (data, advice), cell in cells.set_index("measure").groupby(["data", "class"], sort=False):
+    by = ["checkpoint", "data", "class"]
+    for (name, data, advice), cell in cells.set_index("measure").groupby(by, sort=False):
         value = cell["value"]
         most = cell["high"]["mu_chance"]
-        at = f"{data} {advice}".strip()
+        at = " ".join(filter(None, (name, data, advice)))
         if value["mu"] <= most:
             by_chance.append(f"{number(value['mu'])} ({at}; by chance up to {number(most)})")
         if value["mass"] < 0.5:

@@ -12,6 +12,7 @@ the remaining share of |C|, over all and by domain.
 Shape letters: N groups, R sets of rows, C columns of sums, K ratios.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -235,7 +236,8 @@ def effects(groups: DataFrame, names: Sequence[str], place: Row) -> Iterator[Num
             for measure, places in places_of.items():
                 sums = pd.concat([ratio_rows(members, places) for _, members in checkpoints])
                 fields = tuple(name for name in sums if name.startswith(("advised", "without")))
-                statistic = Statistic(measure, fields, ratios, fewest)
+                limits = None if measure == "scope_gap" else (0, math.inf)
+                statistic = Statistic(measure, fields, ratios, fewest, limits=limits)
                 by_checkpoint = compare(sums, names, {**place, **at})
                 yield from of_statistic(by_checkpoint, measure, statistic)
 

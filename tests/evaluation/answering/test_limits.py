@@ -68,4 +68,4 @@ def test_a_story_too_long_for_a_decoder_is_left_out(room: Path, tmp_path: Path) 
     assert (row["value"], row["n"]) == (0.25, 4)
     cells = evaluate(tmp_path / "s", "shift", *flags, "ts")
     assert cells.n("cosine", checkpoint="m", variant="ts", embedding="cls", layer="last") == 3
-    assert "Left out: m: 1 of the stories in ts (too" in (tmp_path / "s/report.md").read_text()
+    assert "Left out: m: 1 questions in ts (too" in (tmp_path / "s/report.md").read_text()

@@ -90,7 +90,7 @@ def test_stories_too_long_for_the_model_are_counted(tmp_path: Path) -> None:
     checkpoint = save_ckpt(tmp_path / "short.ckpt", max_length=44, doc_stride=24)
     shift(tmp_path / "out", "--checkpoint", checkpoint, "--variants", "ts")
     rows = [row for row in examples_of(tmp_path / "out") if row.get("embedding") == "common"]
-    left_out = f"{12 - len(rows)} of the stories in ts (too long for the model, or equal"
+    left_out = f"{12 - len(rows)} questions in ts (too long for the model, or equal"
     assert left_out in (tmp_path / "out/report.md").read_text()
 
 
