@@ -6,7 +6,6 @@ import os
 import pickle
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -122,22 +121,20 @@ def test_changed_inputs_and_code_make_tables_anew(tmp_path: Path, monkeypatch: P
     questions_data.code_digest.cache_clear()
 
 
-def warning_of_each(source: str) -> Iterator[QAExample]:
-    logging.getLogger(read_questions.__module__).warning("moved 1 answer")
-    yield from read_questions(source)
-
-
 def test_warnings_and_what_is_left_out_are_logged_at_every_start(
     tmp_path: Path, caplog: Log, monkeypatch: Patch
 ) -> None:
     source = str(tmp_path / "some.jsonl")
     write_records([replace(EXAMPLES[0], rationale=()), *EXAMPLES[1:25]], source)
-    monkeypatch.setattr(questions_data, "read_questions", warning_of_each)
+    log = logging.getLogger("interventune.data_modules.x")
+    monkeypatch.setattr(
+        questions_data, "read_questions", lambda x: log.warning("moved 1") or read_questions(x)
+    )
     caplog.set_level("INFO", logger="interventune.data_modules")
     for time in (1, 2):
         module(tmp_path / "cache", train_qa=source, interventions=Interventions(train=["ts_r"]))
         assert caplog.messages.count(f"{source}, ts_r: kept 24 of 25 (1 no rationale)") == time
-        assert caplog.messages.count("moved 1 answer") == time
+        assert caplog.messages.count("moved 1") == time
 
 
 def test_digests_follow_content(tmp_path: Path, monkeypatch: Patch) -> None:

@@ -1,5 +1,6 @@
 """The loss of bundles: which of two variants of a question has no answer."""
 
+import itertools
 import math
 
 import torch
@@ -8,9 +9,8 @@ from hypothesis import strategies as st
 
 from interventune.losses.answers import bundle_loss
 
-ROW = st.tuples(
-    st.integers(0, 2), st.booleans(), st.lists(st.floats(-4, 4), min_size=7, max_size=7)
-)
+LOGITS = st.lists(st.floats(-4, 4), min_size=7, max_size=7)
+ROW = st.tuples(st.integers(0, 2), st.booleans(), LOGITS)
 
 
 @given(st.lists(ROW, min_size=1, max_size=6))
@@ -24,17 +24,13 @@ def test_it_is_that_of_a_naive_loop(rows: list[tuple[int, bool, list[float]]]) -
         2 * row[6] - sum(math.log(sum(map(math.exp, row[at : at + 2]))) for at in (0, 2))
         for row in values
     ]
-    pairs = [
-        (i, j)
-        for i in range(len(rows))
-        for j in range(len(rows))
-        if bundles[i] == bundles[j] and unknown[j] and not unknown[i]
-    ]
+    every = itertools.product(range(len(rows)), repeat=2)
+    pairs = [(i, j) for i, j in every if bundles[i] == bundles[j] and unknown[j] > unknown[i]]
     naive = sum(math.log1p(math.exp(odds[i] - odds[j])) for i, j in pairs) / len(rows)
-    assert math.isclose(loss.item(), naive, abs_tol=1e-9)
     loss.backward()
+    assert math.isclose(loss.item(), naive, abs_tol=1e-9)
     assert types.grad is not None
     signs = types.grad[:, 2].sign().tolist()
-    paired = {i for pair in pairs for i in pair}
+    paired = {*itertools.chain(*pairs)}
     assert signs == [(-1 if unknown[i] else 1) if i in paired else 0 for i in range(len(rows))]
     assert not types.grad[:, :2].any()

@@ -62,8 +62,7 @@ def test_a_batch_has_whole_bundles(bundles: list[int], size: int) -> None:
 @given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
 def test_an_epoch_takes_every_group_and_spreads_the_classes(classes: list[int], share: int) -> None:
     batches = batches_of(classes, [], per_class=share)
-    present = sorted(set(classes))
-    size = share * len(present)
+    size = share * len(present := sorted(set(classes)))
     assert len(batches) == -(-len(classes) // size)
     seen = Counter(g for batch in batches for g in batch.groups)
     assert set(seen) == set(range(len(classes)))

@@ -130,9 +130,9 @@ def test_the_nearest_other_paragraph(others: list[tuple[str, str]], question: st
 def test_one_thing_of_a_question_is_changed(name: str, article: bool, verb: str) -> None:
     story = f"In 1998 Ann Lee left Rome. Ben {verb} Oslo in 1960."
     question = "Who left Rome before 1998 or 2001?"
-    of_evidence = Span(0, 26, story[:26])
-    original = question_on(story, "Ann Lee", question, rationale=(of_evidence,))
-    original = replace(original, id=name, article="A" * article)
+    why = (Span(0, 26, story[:26]),)
+    original = question_on(story, "Ann Lee", question, rationale=why, article="A" * article)
+    original = replace(original, id=name)
     others = pool("Oslo", "Kiev", "1975", "Ann", "a bike", "Rome", "Ann Lee", article="A")
     result = perturb(original, "near_miss", pool=others)
     assert isinstance(result, QAExample)
@@ -153,8 +153,7 @@ def test_one_thing_of_a_question_is_changed(name: str, article: bool, verb: str)
 @pytest.mark.parametrize("lead", ["", " ", "\t", "¿", '"', "- ", "(¡", "...", "\u2014 "])
 def test_the_word_that_asks_is_no_name(lead: str, question: str) -> None:
     original = question_on("Ann saw Rome.", "Ann", lead + question.format("Rome"), article="A")
-    original = with_rationale(original)
-    result = perturb(original, "near_miss", pool=pool("Ann", "Oslo", article="A"))
+    result = perturb(with_rationale(original), "near_miss", pool=pool("Ann", "Oslo", article="A"))
     assert isinstance(result, QAExample)
     assert result.question == lead + question.format("Oslo")
 

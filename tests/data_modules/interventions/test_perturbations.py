@@ -175,7 +175,8 @@ def test_spaces_and_quotation_marks() -> None:
 
 
 CONTEXT = "Anna met Tom. The red ball was in the garden. It rained."
-WHY = Span.locate("The red ball was in the garden", CONTEXT, "test")
+BALL = "The red ball was in the garden"
+WHY = Span.locate(BALL, CONTEXT, "test")
 
 
 def answered(answer: str) -> QAExample:
@@ -191,9 +192,6 @@ def test_a_template_keeps_any_answer_but_for_stray_punctuation(answer: str) -> N
     assert isinstance(sentence, str)
     assert bare in sentence
     assert "{" not in sentence.replace(bare, "")
-
-
-BALL = "The red ball was in the garden"
 
 
 @pytest.mark.parametrize(
