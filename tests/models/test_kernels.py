@@ -35,7 +35,7 @@ def heads(dtype: torch.dtype) -> list[Tensor]:
 @pytest.mark.parametrize("mask", [None, PADDING, LOCAL, PADDING.float().log().clamp_min(-1e4)])
 def test_attention_equals_torchs(dtype: torch.dtype, tolerance: float, mask: Tensor | None) -> None:
     ours, theirs = heads(dtype), heads(dtype)
-    mixed = kernels.cpu_attention(*ours, mask, scaling=8**-0.5)
+    mixed = kernels.cpu_attention(*ours, mask, p=0.0, scaling=8**-0.5)
     theirs_mask = mask if mask is None or mask.dtype == torch.bool else mask.to(dtype)
     expected = scaled_dot_product_attention(*theirs, attn_mask=theirs_mask)
     assert_close(mixed, expected, atol=tolerance, rtol=tolerance)
