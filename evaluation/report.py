@@ -185,7 +185,7 @@ def write_report(evaluation: Evaluation, output: Path, *, command: Sequence[str]
         latex = "\n".join(
             [
                 "% in the preamble: \\usepackage[T1]{fontenc} \\usepackage{booktabs}\n",
-                *(latex_table(table, evaluation.title) for table in tables),
+                *(latex_table(table, evaluation.title, output.resolve().name) for table in tables),
             ]
         )
         (folder / "report.tex").write_text(latex, **how)

@@ -94,13 +94,15 @@ class Watch:
         is no such run.
         """
         shown = list[Model]()
+        waits = False
         if not self.models():
             print(f"no checkpoints yet: {', '.join(self.runs)}", flush=True)
         for model in named_models(self.runs):
             if not model.exists:
                 raise ValueError(f"{model.path}: no such run; start it before its watcher")
         while True:
-            ended = all(map(has_ended, {run_of(model.path) for model in named_models(self.runs)}))
+            runs = {run_of(model.path): None for model in named_models(self.runs)}
+            training = [run for run in runs if not has_ended(run)]
             models = self.models()
             for model in models:
                 evaluation = self.evaluate_once(model, models)
@@ -113,11 +115,15 @@ class Watch:
                     write_report(evaluation, self.output, command=self.command)
                 print(f"{len(done)} checkpoints: {evaluation.headline}", flush=True)
                 shown = done
-            elif ended and done == models:
+            elif not training and done == models:
                 if not done:
                     raise ValueError("the runs have no checkpoints; set run.keep_every_n_steps")
                 return
             else:
+                if done == models and not waits:
+                    waits = True
+                    names = ", ".join(training)
+                    print(f"waiting for the end of {names}; stop if nothing trains it", flush=True)
                 time.sleep(options.every)
 
     def models(self) -> list[Model]:

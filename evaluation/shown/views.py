@@ -211,18 +211,17 @@ def markdown_table(table: Table) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [cells[0], rule, *cells[1:]])
 
 
-def latex_table(table: Table, report: str) -> str:
-    """Format a table in LaTeX, with the package booktabs; its label and caption begin with the
-    title of the report.
+def latex_table(table: Table, report: str, folder: str) -> str:
+    """Format a table in LaTeX, with the package booktabs; its caption begins with the title of the
+    report, its label with the name of its folder.
     """
     import pandas as pd
 
     columns = "l" * table.lead + "r" * (len(table.header) - table.lead)
     frame = pd.DataFrame(table.rows, columns=table.header, dtype=object)
-    title = f"{report}: {table.title}"
-    text = " ".join(filter(None, (f"{title}.", table.caption, table.intervals)))
+    text = " ".join(filter(None, (f"{report}: {table.title}.", table.caption, table.intervals)))
     caption = re.sub(r"[&%$#_{}]", r"\\\g<0>", re.sub(r"[\\^~]", "", text))
-    label = "tab:" + re.sub(r"\W+", "-", title.lower()).strip("-")
+    label = "tab:" + re.sub(r"\W+", "-", f"{folder} {table.title}".lower()).strip("-")
     return frame.to_latex(
         index=False, escape=True, column_format=columns, caption=caption, label=label
     )

@@ -61,9 +61,9 @@ def test_views_are_lines_of_cells_with_changes_as_columns(results: Results) -> N
     across = table("checkpoint", "variant", across="measure")
     assert across.header == ("checkpoint", "variant", "EM", "n")
     assert across.rows[1] == ("ot", "ts", "0.500 [0, 1]", "4 (2 questions)")
-    latex = latex_table(across, "R: 1")
+    latex = latex_table(across, "R: 1", "a_b c")
     assert "{R: 1: T. Brackets: 95 \\% interval over questions, of one seed; fewer than" in latex
-    assert "\\label{tab:r-1-t}" in latex
+    assert "\\label{tab:a_b-c-t}" in latex
     assert table("variant", where={"variant": "ts_r"}).rows == ()
     short = table("variant", most=1)
     assert (len(short.rows), "results.csv" in short.caption) == (1, True)
