@@ -110,18 +110,18 @@ def test_it_resumes(
     case: Case, reports: Reports, room: Path, tmp_path: Path, monkeypatch: Patch
 ) -> None:
     """Interrupted half-way, the same command does only the rest, and a third time nothing."""
-    command = case.command(room, tmp_path / "report")
     undisturbed, whole = reports(case.protocol)
+    command = case.command(room, report := tmp_path / undisturbed.name)
     with monkeypatch.context() as patch:
         Forwards(patch, stop=whole // 2)
         assert main(command) == 130
-    assert not (tmp_path / "report").exists()
+    assert not report.exists()
     with monkeypatch.context() as patch:
         rest = Forwards(patch)
         assert main(command) == 0
         assert 0 < rest.count < whole
-        assert contents(tmp_path / "report") == contents(undisturbed)
-        assert "answers from" in (tmp_path / "report/report.json").read_text()
+        assert contents(report) == contents(undisturbed)
+        assert "answers from" in (report / "report.json").read_text()
         rest.count = 0
         assert main([*command, "--overwrite"]) == 0
         assert rest.count == 0
