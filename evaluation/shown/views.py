@@ -192,13 +192,13 @@ def number(value: float, *, percent: bool = False) -> str:
 
     >>> [number(value) for value in (0.12345, 7.0, 0.99996, 1234.5, 0.000123, -3.4e-5, math.nan)]
     ['0.123', '7', '1.00', '1234', '0.000123', '-3.40e-05', '–']
-    >>> [number(value, percent=True) for value in (0.54, 1 / 1199, 1.0, 0.9996, -0.05, -1e-18)]
+    >>> [number(value, percent=True) for value in (0.54, 1 / 1199, 1.0, 0.9996, -0.05, -2.3e-16)]
     ['54.0', '0.0834', '100', '100', '-5.00', '0']
     """
     if not math.isfinite(value):
         return "–"
-    value *= 100 if percent else 1
     rounding_error = abs(value) < 1e-15
+    value *= 100 if percent else 1
     if rounding_error or abs(value) >= 100 or (value == int(value) and not percent):
         return str(round(value))
     return f"{value:#.3g}".rstrip(".")
