@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from importlib.metadata import version
 from itertools import islice
-from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +19,7 @@ from jsonargparse.typing import NonNegativeInt, PositiveInt
 
 from interventune.storage.documents import DataError, atomic, file_digest, source_digest
 from interventune.storage.finished_work import work_key
+from interventune.storage.provenance import logged_warnings
 
 from . import tables
 from .batching.data_module import (
@@ -181,22 +181,21 @@ class QuestionsDataModule(TextDataModule):
         """
         from .interventions.variants import made_of, report_rejected
 
-        warnings = BufferingHandler(1000)
+        warnings = dict[str, None]()
 
         @cache
         def originals() -> list[QAExample]:
-            logger.addHandler(warnings)
-            try:
-                return list(islice(read_questions(source), limit or None))
-            finally:
-                logger.removeHandler(warnings)
+            with logged_warnings() as texts:
+                examples = list(islice(read_questions(source), limit or None))
+            warnings.update(texts)
+            return examples
 
         def encoded(variant: Variant) -> datasets.Dataset:
             examples, rejected = made_of(originals(), variant)
             how = self.tokenizer, self.encoding, rejected
             table = encode_questions(examples, *how, hidden=hidden)
-            texts = [record.getMessage() for record in warnings.buffer]
-            table.info.description = json.dumps([json.loads(table.info.description), texts])
+            counts = json.loads(table.info.description)
+            table.info.description = json.dumps([counts, [*warnings]])
             return table
 
         table_of = {}
@@ -224,7 +223,7 @@ class QuestionsDataModule(TextDataModule):
             what = f"its questions are left out: {HIDDEN} ({self.windows})"
             self.warn_of_many(source, share, what, limit=0.03)
             table_of[variant] = table
-        for text in () if warnings.buffer else stored:
+        for text in () if warnings else stored:
             logger.warning(text)
         return table_of
 

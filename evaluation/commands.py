@@ -13,10 +13,12 @@ from typing import Any
 
 from interventune.storage.command_line import Input, NamedInput, Parser, call, flags, value_of
 from interventune.storage.documents import own_yaml, plain_json
+from interventune.storage.provenance import logged_warnings
 
 from .answering.interface import named_sources
 from .answering.sources import by_label, named_models
 from .report import Evaluation, source_record
+from .shown.views import markdown_text
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def build_parser(argv: Sequence[str]) -> Parser:
 
 def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluation:
     """Run a protocol; the evaluation's `about` has the protocol's name and all flags, as plain
-    JSON, with the digests of files that they name.
+    JSON, with the digests of files that they name, and its notes end with all warnings.
 
     Args:
         protocol: its name.
@@ -88,8 +90,13 @@ def evaluated(protocol: str, values: Mapping[str, Any], **here: Any) -> Evaluati
         here: other values for this process, such as its device; not recorded.
     """
     about = recorded(protocol, values)
-    evaluation: Evaluation = call(PROTOCOLS[protocol].function, {**values, **here})
-    return replace(evaluation, about={**about, **evaluation.about})
+    with logged_warnings() as warnings:
+        evaluation: Evaluation = call(PROTOCOLS[protocol].function, {**values, **here})
+    return replace(
+        evaluation,
+        about={**about, **evaluation.about},
+        notes=[*dict.fromkeys([*evaluation.notes, *map(markdown_text, warnings)])],
+    )
 
 
 def recorded(protocol: str, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ of a run the `step`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
@@ -35,6 +36,8 @@ from .shown.figures import Lines, Points
 from .shown.views import Said, Table, View, about_intervals, cells_of
 from .statistics import Comparison, OfRows, Statistic, compared, estimate, share  # noqa: F401
 from .steps import Numbers, latest, numbers_along, over_steps
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -120,9 +123,8 @@ class Protocol:
         Args:
             rows: makes the rows of all questions for an answerer, which it must not store: a model
                 is freed before the next one.
-            checkpoint: the models, or arguments of `--checkpoint`. Those of the first name are
-                compared with others at the same step, the first step of each name with its later
-                ones.
+            checkpoint: the models, or arguments of `--checkpoint`. The first name is compared with
+                others at the same step, the first step of each name with its later ones.
             asking: how they are queried.
             need: the required ability.
             opened: opens a model, instead of `open_answerer`.
@@ -139,6 +141,7 @@ class Protocol:
             name: list[Any]() for name in (*self.fields[2], "step", *self.more, *self.tallies)
         }
         identities = dict[str, Any]()
+        first_with = dict[str, str]()
         for label, model in by_label(models).items():
 
             def made(model: Model = model) -> Iterator[Any]:
@@ -148,12 +151,12 @@ class Protocol:
 
             own = once(model.path, made)
             if identity := next(own):
+                first = first_with.setdefault(f"{model.name} {model.step} {identity}", model.path)
+                if first != model.path:
+                    log.warning("%s: is a copy of %s, but counts as another seed", label, first)
                 identities[label] = identity
-            place: Row = {"checkpoint": model.name}
-            place |= {"run": model.seed} if model.seed else {}
-            place |= {"step": model.step} if model.step is not None else {}
             for row in own:
-                examples.keep(row := {**place, **row})
+                examples.keep(row := {**model.place, **row})
                 for name, column in columns.items():
                     column.append(row.get(name))
         # Of a name with one checkpoint, whose seed is not known, `run` is empty.

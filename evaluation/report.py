@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 FILES = ("report.json", "report.md", "report.tex", "results.csv", "examples.jsonl")
 MANY = 0.03
-"""Share of failures above which a warning lists those of a checkpoint."""
+"""Share of failures of a checkpoint above which they are a warning."""
 Figure = tuple[Callable[["DataFrame", Path], None], "DataFrame"]
 """Draws cells into a file; and the cells."""
 
@@ -200,8 +200,7 @@ def source_record(source: str | Path) -> dict[str, str]:
 
 def failure_note(rows: DataFrame, counted: str) -> str:
     """Describe unanswered questions, rows with a `failure`, the reason, in a paragraph;
-    empty if there are none. Log those of checkpoints with many. ValueError: no checkpoint answered
-    anything.
+    empty if there are none. A warning if a checkpoint has many. ValueError: none answered anything.
 
     Args:
         rows: all.
@@ -211,10 +210,10 @@ def failure_note(rows: DataFrame, counted: str) -> str:
     if shares and rows["failure"].notna().all():
         parts = "; ".join(shares)
         raise ValueError(f"there is not one answer, so no report was written; {parts}")
-    for text, share in shares.items():
-        if share > MANY:
-            log.warning("%s without an answer are part of no share; %s", counted, text)
-    return tally_note(rows, "failure", f"Some {counted} have no answer and are part of no share")
+    text = f"Some {counted} have no answer and are part of no share: {'; '.join(shares)}."
+    if any(share > MANY for share in shares.values()):
+        log.warning(text)
+    return markdown_text(text) if shares else ""
 
 
 def tally(rows: DataFrame, field: str) -> dict[str, float]:

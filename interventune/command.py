@@ -13,9 +13,10 @@ example:
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
+
+from interventune.storage.command_line import did_you_mean
 
 COMMANDS = {
     "train": ("training", "fit a model, or validate, test and predict with one"),
@@ -42,10 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(version("interventune"))
         return 0
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=1)
-        listed = f"choose from {', '.join(COMMANDS)} (protocols: interventune evaluate --help)"
-        hint = f"did you mean {near[0]}?" if near else listed
-        print(f"error: {name}: no such command; {hint}", file=sys.stderr)
+        listed = f"; choose from {', '.join(COMMANDS)} (protocols: interventune evaluate --help)"
+        hint = did_you_mean(name, COMMANDS) or listed
+        print(f"error: {name}: no such command{hint}", file=sys.stderr)
         return 2
     package, *arguments = [*COMMANDS[name][0].split(), *rest]
     return int(import_module(f"interventune.{package}.__main__").main(arguments or ["--help"]))

@@ -16,8 +16,9 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from difflib import get_close_matches
 from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
@@ -140,18 +141,28 @@ class Parser(argparse.ArgumentParser):
                 groups[title] = groups.get(title) or self.add_argument_group(title)
                 _add_flag(groups[title], flag, text)
             self.add_argument("--debug", action="store_true", help="show the traceback of an error")
-        self.set_defaults(prog=self.prog)
+        self.set_defaults(parser=self)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse all arguments; the mistake of one that a subcommand lacks names its help."""
+        """Parse all arguments; the error for one that a subcommand lacks names its flags."""
         known, others = self.parse_known_args(args, namespace)
         if others:
-            self.prog = known.prog
-            self.error(f"unrecognized arguments: {' '.join(others)}")
+            near = did_you_mean(others[0].partition("=")[0], known.parser._option_string_actions)
+            known.parser.error(f"unrecognized arguments: {' '.join(others)}{near}")
         return known
 
     def error(self, message: str) -> NoReturn:
+        if wrong := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            message += did_you_mean(wrong[1], re.findall(r"[\w-]+", wrong[2]))
         self.exit(2, f"error: {message} (see {self.prog} --help)\n")
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """Return the question whether one of `names` was meant, as the end of an error; "" if none is
+    similar.
+    """
+    near = get_close_matches(name, names, n=3)
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def _add_flag(parser: Any, flag: Parameter, text: str) -> None:

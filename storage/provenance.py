@@ -1,8 +1,12 @@
-"""Provenance of numbers: the code's revision and the versions of libraries."""
+"""Provenance of numbers: the code's revision, the versions of libraries, and warnings."""
 
+import logging
 import platform
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
 PACKAGES = (
@@ -33,3 +37,17 @@ def versions() -> dict[str, str]:
     from importlib.metadata import version  # takes a tenth of a second
 
     return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+
+
+@contextmanager
+def logged_warnings() -> Iterator[dict[str, None]]:
+    """Collect the texts of this package's warnings, each once; they are there at the end."""
+    handler = BufferingHandler(10_000)
+    logger = logging.getLogger("interventune")
+    texts = dict[str, None]()
+    logger.addHandler(handler)
+    try:
+        yield texts
+    finally:
+        logger.removeHandler(handler)
+        texts |= dict.fromkeys(record.getMessage() for record in handler.buffer)

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from interventune.storage.command_line import guarded
+from interventune.storage.command_line import did_you_mean, guarded
 
 from .configs import checked_configs
 
@@ -38,8 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(module.main(arguments))
     if command in TRAIN:
         return run([command, *arguments])
-    names = ", ".join((*TRAIN, *SWEEPS))
-    print(f"error: {command}: no such command; choose from {names}", file=sys.stderr)
+    names = (*TRAIN, *SWEEPS)
+    hint = did_you_mean(command, names) or f"; choose from {', '.join(names)}"
+    print(f"error: {command}: no such command{hint}", file=sys.stderr)
     return 2
 
 

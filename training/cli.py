@@ -111,10 +111,13 @@ def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock
             return None, None
         config.run.version = last.parent.parent.name
         lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
-        return read_info(str(last)).step, lock
+        step = read_info(str(last)).step
+        rank_zero_info(f"resuming {last.parent.parent} at step {step}")
+        return step, lock
+    where = run.home / (run.version or "*")
     if path == "last" or command != "fit":
-        where = run.home / (run.version or "*")
         raise ValueError(f"--ckpt_path {path}: no checkpoint under {where}; start without it")
+    rank_zero_info(f"--ckpt_path auto: no checkpoint under {where}: training starts")
     config.ckpt_path = None  # a folder without a checkpoint is restarted
     return 0, None
 

@@ -1,11 +1,11 @@
 """Shipped configurations by name, duplicate keys, and jsonargparse's errors in one line."""
 
-import difflib
 import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from interventune.storage.command_line import did_you_mean
 from interventune.storage.documents import Values, load_yaml
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -46,9 +46,8 @@ def shipped(name: str, *folders: str) -> Path:
         return Path(name)
     files = named_files(*folders)
     if name not in files:
-        near = difflib.get_close_matches(Path(name).stem, files, n=3)
-        hint = f"; did you mean {' or '.join(near)}?" if near else ""
-        raise ValueError(f"{name}: no such file or shipped configuration{hint}")
+        near = did_you_mean(Path(name).stem, files)
+        raise ValueError(f"{name}: no such file or shipped configuration{near}")
     return files[name]
 
 

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .interface import named_sources
 
@@ -29,6 +29,12 @@ class Model(NamedTuple):
     """What tells its run from others of the name; empty if there is one."""
     step: int | None = None
     """Its step, if several steps of its run are evaluated."""
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """The fields that its rows begin with."""
+        fields = {"checkpoint": self.name, "run": self.seed or None, "step": self.step}
+        return {name: value for name, value in fields.items() if value is not None}
 
     @property
     def exists(self) -> bool:

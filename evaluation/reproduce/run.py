@@ -44,6 +44,7 @@ from interventune.evaluation.answering.interface import named_sources
 from interventune.evaluation.report import Evaluation, claimed, write_report
 from interventune.evaluation.results import NO_INTERVAL, NUMBERS, Estimate, Number, Results
 from interventune.evaluation.shown.views import View, cells_of, print_table
+from interventune.storage.command_line import did_you_mean
 from interventune.storage.documents import as_data_error, load_yaml, source_digest, write_text
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ def run(
         return
     path = RECIPES.get(name, Path(name))
     if not path.is_file():
-        raise ValueError(f"reproduce {name}: no such recipe; choose from {', '.join(RECIPES)}")
+        hint = did_you_mean(name, RECIPES) or f"; choose from {', '.join(RECIPES)}"
+        raise ValueError(f"reproduce {name}: no such recipe{hint}")
     recipe = load_yaml(path, Recipe)
     chosen = named_sources(use or [], "--use")
     if wrong := [text for text in use or [] if "=" not in text]:

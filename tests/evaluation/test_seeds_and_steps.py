@@ -51,6 +51,7 @@ def test_equal_seeds_and_steps_count_as_one(case: Case, room: Path, tmp_path: Pa
         cells.check()
         tables.append(cells.frame)
     one, along = tables
+    assert "counts as another seed" in (tmp_path / "one/report.md").read_text()
     places = [name for name in one if name not in (*NUMBERS, "unit")]
     twice = one[one["checkpoint"] == "n"].replace("n", "m")
     one = one[one["checkpoint"] != "n"]

@@ -3,6 +3,7 @@
 import doctest
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +58,23 @@ def test_evaluate_checks_flags_and_records_them(monkeypatch: pytest.MonkeyPatch)
             interventune.evaluate("bias", **wrong)
 
 
+MISTYPED = {
+    "evalute": "evaluate?",
+    "train fitt": "fit?",
+    "train fit -c squda": "squad",
+    "data perturbb": "perturb?",
+    "evaluate fathfulness": "faithfulness?",
+    "evaluate shift --checkpoint a --data b --outptu c --output d": "--output?",
+    "reproduce sf_coq": "sf_coqa?",
+}
+
+
 def test_mistakes_in_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evalute"]) == 2
-    assert capsys.readouterr().err == "error: evalute: no such command; did you mean evaluate?\n"
+    for line, meant in MISTYPED.items():
+        with suppress(SystemExit):  # of argparse
+            assert main(line.split()) == 2
+        error = capsys.readouterr().err
+        assert f"; did you mean {meant}" in error
+        assert error.count("\n") == 1
     assert main(["export", str(tmp_path / "no.ckpt"), str(tmp_path / "folder")]) == 2
     assert "no.ckpt" in capsys.readouterr().err

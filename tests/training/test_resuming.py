@@ -71,12 +71,15 @@ def test_other_data_and_a_missing_record_are_refused(seeds: Commands) -> None:
     train(fit)
 
 
-def test_a_finished_run_keeps_its_record(seeds: Commands, capsys: Capture) -> None:
+def test_a_finished_run_keeps_its_record(
+    seeds: Commands, capsys: Capture, caplog: pytest.LogCaptureFixture
+) -> None:
     home = seeds.root / "squad/0"
     before = everything_in(home)
     changed = "--trainer.log_every_n_steps=5 --data.num_workers=1"
     seeds.run("fit", "squad", "bert", STEPS, "--run.version=0 --ckpt_path=auto", changed)
     assert f"run: {home}, 2 steps" in capsys.readouterr().out
+    assert f"resuming {home} at step 2" in caplog.text
     refused("training", seeds.of("fit", "squad", "bert", "--run.version=0"), "holds another run")
     after = everything_in(home)
     for name in ("config.yaml", "environment.json", "metrics.json"):

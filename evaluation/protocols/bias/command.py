@@ -16,12 +16,14 @@ from interventune.storage.command_line import CountOrZero, InputFile, Named, Nam
 
 def warnings(results: Results, names: Sequence[str]) -> str:
     """Return sentences on where mu is not above chance, and where the two subjects' S(x1) + S(x2)
-    is below a half; "" for nowhere.
+    is below a half, and where carry and kept divide by next to nothing; "" for nowhere.
     """
     place = {"checkpoint": [*names], "against": "", "subject": "", "cluster": ""}
-    cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass"]})
+    cells = cells_of(results.frame, {**place, "measure": ["mu", "mu_chance", "mass", "mean_abs_c"]})
     by_chance = list[str]()
     faint = list[str]()
+    small = list[str]()
+    advised = (results.frame["class"] != "none").any()
     by = ["checkpoint", "data", "class"]
     for (name, data, advice), cell in cells.set_index("measure").groupby(by, sort=False):
         value = cell["value"]
@@ -31,9 +33,12 @@ def warnings(results: Results, names: Sequence[str]) -> str:
             by_chance.append(f"{number(value['mu'])} ({at}; by chance up to {number(most)})")
         if value["mass"] < 0.5:
             faint.append(f"{number(value['mass'], percent=True)} % ({at})")
+        if advised and advice == "none" and value["mean_abs_c"] < 0.02:
+            small.append(f"{number(value['mean_abs_c'])} ({at})")
     problems = {
         "mu is not above that of a model without preference": by_chance,
         "mu means little where the model gives the two subjects little probability": faint,
+        "carry and kept divide by a mean |C| near 0": small,
     }
     return " ".join(f"{text}: {'; '.join(places)}." for text, places in problems.items() if places)
 

@@ -112,3 +112,10 @@ def test_a_summary_names_the_classes_under_which_subjects_get_little(tmp_path: P
     cells_of(tmp_path, p=[b if b.group.advice_class == "ethical" else a for a, b in pairs])
     summary = json.loads((tmp_path / "r" / "report.json").read_text())["tables"][0]
     assert "two subjects little probability: 2.00 % (p ethical). Brackets: " in summary["caption"]
+
+
+def test_a_summary_says_where_carry_divides_by_almost_nothing(folder: Path, tmp_path: Path) -> None:
+    cells_of(tmp_path, p=scored(["diet", "town"], dict.fromkeys(SHARES, 0.01)))
+    fair, steered = ((path / "r/report.md").read_text() for path in (tmp_path, folder))
+    assert "near 0: 0.00" in fair
+    assert "divide by" not in steered
