@@ -42,8 +42,6 @@ from .sources import read_questions
 
 logger = logging.getLogger(__package__)
 
-Order = Literal["similar_length", "random", "bundles"]
-
 
 @dataclass(kw_only=True)
 class Interventions:
@@ -85,9 +83,8 @@ class QuestionsDataModule(TextDataModule):
         interventions: Variants of stories to train and evaluate on (default: the originals).
         qa_batch_size: Windows (long stories have several) in a training batch.
         qa_batches: How training batches are drawn: windows of `similar_length`, which need little
-            padding, or at `random`, as in the authors' code; or in `bundles` of similar length, all
-            variants of a question in one batch, which rationale heads also compare (Dua et al.
-            2021). Batches of similar length differ more in their share of unknown.
+            padding, or at `random`, as in the authors' code. Batches of similar length differ more
+            in their share of unknown.
         limit_train_qa: Train on the first N questions only; 0: all.
         limit_val_qa: The same for validation and test.
         cache: Folder of prepared data, shared by runs; it may be deleted. Empty: prepare data in
@@ -107,7 +104,7 @@ class QuestionsDataModule(TextDataModule):
         encoding: Encoding = Encoding(),  # noqa: B008  never mutated
         interventions: Interventions = Interventions(),  # noqa: B008  never mutated
         qa_batch_size: PositiveInt = 16,
-        qa_batches: Order = "similar_length",
+        qa_batches: Literal["similar_length", "random"] = "similar_length",
         limit_train_qa: NonNegativeInt = 0,
         limit_val_qa: NonNegativeInt = 0,
         cache: str = "cache/data",
@@ -142,7 +139,6 @@ class QuestionsDataModule(TextDataModule):
         return TrainSet(None, qa), partial(
             question_batches,
             lengths_N=qa.lengths,
-            bundle_N=qa.bundles,
             batch_size=self.qa_batch_size,
             order=self.qa_batches,
             world_size=process_rank()[1],
@@ -229,26 +225,13 @@ class QuestionsDataModule(TextDataModule):
 
 
 def question_batches(
-    rng: np.random.Generator,
-    lengths_N: np.ndarray,
-    bundle_N: np.ndarray,
-    batch_size: int,
-    world_size: int,
-    order: Order,
+    rng: np.random.Generator, lengths_N: np.ndarray, batch_size: int, world_size: int, order: str
 ) -> list[BatchIndex]:
-    """Draw an epoch of question windows, each once, in batches of similar length, at random, or of
-    whole bundles: then `batch_size` is their mean size.
-    """
+    """Draw an epoch of question windows, each once, in batches of similar length or at random."""
     if order == "random":
         batches = chunks(rng.permutation(len(lengths_N)).tolist(), batch_size)
-    elif order == "similar_length":
-        batches = length_bucketed(lengths_N, batch_size, rng, world_size)
     else:
-        windows_G = np.split(np.argsort(bundle_N, kind="stable"), np.cumsum(np.bincount(bundle_N)))
-        longest_G = np.array([lengths_N[windows].max() for windows in windows_G[:-1]])
-        bundles = max(1, batch_size * len(longest_G) // len(lengths_N))
-        drawn = length_bucketed(longest_G, bundles, rng, world_size)
-        batches = [np.concatenate([windows_G[i] for i in batch]).tolist() for batch in drawn]
+        batches = length_bucketed(lengths_N, batch_size, rng, world_size)
     return [BatchIndex(qa=tuple(batch)) for batch in batches]
 
 

@@ -7,7 +7,7 @@ classes or choices of a question, O option classes.
 
 import torch
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, softplus
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 Losses = dict[str, Tensor]
 """Losses by name: scalars."""
@@ -101,27 +101,6 @@ def joint_answer_loss(
         joint = torch.cat((full_precision(type_BC), full_precision(logits_BT)), dim=1)
         nats.append(cross_entropy(joint, torch.where(is_span_B, position_B + SPAN, answer_type_B)))
     return (nats[0] + nats[1]) / 2
-
-
-def bundle_loss(
-    start_BT: Tensor, end_BT: Tensor, type_BC: Tensor, unknown_B: Tensor, bundle_B: Tensor
-) -> Tensor:
-    """Cross entropy of which of two variants of a question has no answer, summed over all pairs of
-    one with an answer and one without, per window of the batch, in nats.
-
-    The odds of unknown are its score less the log of the sum over spans, as far as start and end
-    are independent. Source: contrastive instance bundles (Dua et al. 2021, arXiv 2104.08735).
-
-    Args:
-        start_BT, end_BT, type_BC: as of `joint_answer_loss`.
-        unknown_B: whether the answer is unknown.
-        bundle_B: the number of the question, equal for its variants.
-    """
-    spans_B = full_precision(start_BT).logsumexp(1) + full_precision(end_BT).logsumexp(1)
-    odds_B = 2 * full_precision(type_BC)[:, UNKNOWN] - spans_B
-    pair_BB = (bundle_B[:, None] == bundle_B) & ~unknown_B[:, None] & unknown_B
-    gap_BB = odds_B[:, None] - odds_B
-    return (softplus(gap_BB) * pair_BB).sum() / len(bundle_B)
 
 
 def xlnet_answer_loss(

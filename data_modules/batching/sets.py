@@ -9,7 +9,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -280,11 +279,6 @@ class QASet:
         self.first_Q = np.flatnonzero(first_N)
         """Index of every question's first window."""
         self.may_abstain = "unknown" in self.column("kind") if may_abstain is None else may_abstain
-
-    @cached_property
-    def bundles(self) -> ndarray:
-        """Index of every window's bundle: that of all variants of a question."""
-        return np.unique(self.column("id"), return_inverse=True)[1][self.question_N]
 
     def windows(self) -> list[ndarray]:
         """Return the windows of every question."""

@@ -27,9 +27,7 @@ from interventune.data_modules.batching.sets import QABatch, QASet
 from interventune.data_modules.encoding.prompts import PromptTokens
 from interventune.data_modules.schema.questions import Answer
 from interventune.losses.answers import (
-    UNKNOWN,
     Losses,
-    bundle_loss,
     joint_answer_loss,
     rationale_tagging_loss,
     span_cross_entropy,
@@ -132,15 +130,10 @@ class QAModule(FineTuning):
         if isinstance(self.model, RationaleModel):
             start_BT, end_BT, type_BC, rationale_BT = self.model(qa.inputs, qa.context_BT)
             tagged_BT = self.model.tagged_tokens(qa.inputs, qa.context_BT)
-            losses = {
+            return {
                 "answer": joint_answer_loss(start_BT, end_BT, type_BC, *answers),
                 "rationale": rationale_tagging_loss(rationale_BT, qa.rationale_BT, tagged_BT),
             }
-            if self.datamodule.qa_batches == "bundles":
-                bundle_B = torch.from_numpy(self.datamodule.train_set.qa.bundles)[qa.feature_B]
-                unknown_B = qa.answer_type_B == UNKNOWN
-                losses["bundle"] = bundle_loss(start_BT, end_BT, type_BC, unknown_B, bundle_B)
-            return losses
         output: XLNetOutput = self.model(qa.inputs, qa.context_BT, qa.start_B)
         return xlnet_answer_loss(*output[:5], *answers, qa.number_B, qa.option_B)
 

@@ -30,8 +30,7 @@ def batches_of(
     """An epoch of groups, questions, or both, as the DataModules compose them."""
     of = {"per_class": 2, "qa_every": 1, "world_size": 1} | options
     how: Any = {"batch_size": 4, "world_size": of["world_size"], "order": "similar_length"}
-    how |= {"lengths_N": np.array(lengths), "bundle_N": np.arange(len(lengths))}
-    draw: Any = partial(question_batches, **how) if lengths else None
+    draw: Any = partial(question_batches, lengths_N=np.array(lengths), **how) if lengths else None
     if classes:
         draw = partial(group_batches, class_N=np.array(classes), questions=draw, **of)
     sampler = EpochSampler(draw, 0, rank, of["world_size"])
@@ -39,24 +38,13 @@ def batches_of(
     return list(sampler)
 
 
-@pytest.mark.parametrize("order", ["similar_length", "random", "bundles"])
+@pytest.mark.parametrize("order", ["similar_length", "random"])
 @given(lengths=st.lists(st.integers(1, 400), min_size=1, max_size=60), size=st.integers(1, 9))
 def test_an_epoch_takes_every_question_once(lengths: list[int], size: int, order: Any) -> None:
-    draw = np.random.default_rng(0), np.array(lengths), np.arange(len(lengths)), size, 1, order
+    draw = np.random.default_rng(0), np.array(lengths), size, 1, order
     batches = [batch.qa for batch in question_batches(*draw)]
     assert sorted(chain(*batches)) == [*range(len(lengths))]
     assert sum(len(batch) < size for batch in batches) <= 1
-
-
-@given(bundles=st.lists(st.integers(0, 9), min_size=1, max_size=60), size=st.integers(1, 9))
-def test_a_batch_has_whole_bundles(bundles: list[int], size: int) -> None:
-    bundle_N = np.unique(bundles, return_inverse=True)[1]
-    draw = np.random.default_rng(0), bundle_N + 1, bundle_N, size, 1, "bundles"
-    batches = [batch.qa for batch in question_batches(*draw)]
-    assert sorted(chain(*batches)) == [*range(len(bundles))]
-    parts = [{bundles[i] for i in batch} for batch in batches]
-    assert sum(map(len, parts)) == len({*bundles})
-    assert sum(len(part) != max(map(len, parts)) for part in parts) <= 1
 
 
 @given(classes=st.lists(st.integers(0, 3), min_size=1, max_size=50), share=st.integers(1, 5))
