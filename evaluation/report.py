@@ -211,7 +211,7 @@ def failure_note(rows: DataFrame, counted: str) -> str:
         parts = "; ".join(shares)
         raise ValueError(f"there is not one answer, so no report was written; {parts}")
     text = f"Some {counted} have no answer and are part of no share: {'; '.join(shares)}."
-    if any(share > MANY for share in shares.values()):
+    if max(shares.values(), default=0) > MANY:
         log.warning(text)
     return markdown_text(text) if shares else ""
 

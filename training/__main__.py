@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(module.main(arguments))
     if command in TRAIN:
         return run([command, *arguments])
-    names = (*TRAIN, *SWEEPS)
+    names = *TRAIN, *SWEEPS
     hint = did_you_mean(command, names) or f"; choose from {', '.join(names)}"
     print(f"error: {command}: no such command{hint}", file=sys.stderr)
     return 2
