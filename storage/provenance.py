@@ -6,7 +6,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from logging.handlers import BufferingHandler
 from pathlib import Path
 
 PACKAGES = (
@@ -41,13 +40,13 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def logged_warnings() -> Iterator[dict[str, None]]:
-    """Collect the texts of this package's warnings, each once; they are there at the end."""
-    handler = BufferingHandler(10_000)
-    logger = logging.getLogger("interventune")
+    """Collect the texts of this package's warnings, each once."""
     texts = dict[str, None]()
+    handler = logging.Handler()
+    handler.emit = lambda record: texts.update({record.getMessage(): None})  # type: ignore[method-assign]
+    logger = logging.getLogger("interventune")
     logger.addHandler(handler)
     try:
         yield texts
     finally:
         logger.removeHandler(handler)
-        texts |= dict.fromkeys(record.getMessage() for record in handler.buffer)

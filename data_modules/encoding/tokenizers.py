@@ -130,8 +130,7 @@ def warn_of_unknown(tokenizer: Any, rows: Iterable[Sequence[int] | np.ndarray]) 
     if share > 0.2 and not getattr(tokenizer, "warned", False):
         tokenizer.warned = True
         logging.getLogger(__name__).warning(
-            f"{100 * share:.0f} % of the text's tokens are unknown to the tokenizer; "
-            "choose another model"
+            "more than 20 % of the text's tokens are unknown to the tokenizer; choose another model"
         )
 
 

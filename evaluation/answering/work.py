@@ -8,6 +8,7 @@ know their number. Only the first stores finished work (`stored`), writes and pr
 """
 
 import json
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -23,8 +24,11 @@ from typing import Any, TypeVar, cast
 from interventune.models.language.text_models import TextFailure
 from interventune.storage.documents import atomic_text, plain_json
 from interventune.storage.finished_work import FinishedWork, work_key
+from interventune.storage.provenance import logged_warnings
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+
+log = logging.getLogger(__name__)
 
 CHUNK = 1024
 """Number of answers between two exchanges of several processes, the most that an interruption
@@ -132,16 +136,29 @@ def as_line(value: Any) -> str:
 
 def once(path: str, make: Callable[[], Iterator[Any]]) -> Iterator[Any]:
     """Return what `make` yields for the model at `path`; with a folder for rows, as plain JSON,
-    which is stored there until the model changes.
+    which is stored there until the model changes, with the warnings.
     """
     folder = current.get(Processes()).rows
     if folder is None:
-        return make()
+        yield from make()
+        return
     stored = rows_file(folder, path)
-    if not stored.exists():
-        with atomic_text(stored) as file:
+    new = not stored.exists()
+    if new:
+        with atomic_text(stored) as file, logged_warnings() as texts:
             file.writelines(map(as_line, make()))
-    return map(json.loads, stored.open())
+            file.write(as_line([*texts]))
+    for value in map(json.loads, stored.open()):
+        if not isinstance(value, list):
+            yield value
+        elif not new:
+            repeat(value)
+
+
+def repeat(warnings: Iterable[str]) -> None:
+    """Log the warnings of stored work again."""
+    for text in warnings:
+        log.warning(text)
 
 
 def rows_file(folder: Path, path: str) -> Path:
@@ -203,7 +220,8 @@ def shared(method: Method) -> Method:
 def stored(method: Method) -> Method:
     """`shared` for answers that take long and are plain JSON: none is computed twice. Each is
     stored in the finished work, under the model's `identity`, the method, the request, and other
-    arguments. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not stored.
+    arguments. Requests are plain JSON, or dataclasses of it; a `TextFailure` is not stored. The
+    warnings are stored, too, under all but the request.
 
     The answers come as an iterator. One process stores each at once, several store `CHUNK` at a
     time.
@@ -224,10 +242,17 @@ def stored(method: Method) -> Method:
         failures = dict[str, TextFailure]()
         chunks = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
         answers = chain.from_iterable(divided(model, chunk, *more, **named) for chunk in chunks)
+        warned = work_key(**plain_json(parts))
+        if warned in work.keys() - work.new:
+            work.new.add(warned)
+            repeat(work[warned])
         for key in keys:
             if key in waiting:
                 del waiting[key]
-                answer = next(answers)
+                with logged_warnings() as texts:
+                    answer = next(answers)
+                if texts:
+                    work.keep(warned, [*dict.fromkeys([*work.get(warned, []), *texts])])
                 if isinstance(answer, TextFailure):
                     failures[key] = answer
                 else:

@@ -1,6 +1,7 @@
 """`interventune watch`: every checkpoint once, whatever happens meanwhile."""
 
 import json
+import logging
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,7 @@ def opened(monkeypatch: Patch) -> list[str]:
 
     def opening(path: str, *more: object, **named: object) -> object:
         paths.append(Path(path).stem)
+        logging.getLogger(shift.__name__).warning("a warning of %s", Path(path).stem[-6:])
         return real(path, *more, **named)
 
     monkeypatch.setattr(shift, "open_answerer", opening)
@@ -79,6 +81,8 @@ def test_it_goes_on_and_remembers(tmp_path: Path, opened: list[str], monkeypatch
     assert [*frame_of(output)["step"].unique()] == [0, 5, 10]
     assert opened.count("step_000005") == 1
     assert opened.count("step_000010") == 1
+    report = (output / "report.md").read_text()
+    assert all(f"a warning of 0000{step}" in report for step in ("00", "05", "10"))
 
 
 def test_two_watchers_evaluate_each_checkpoint_once(tmp_path: Path) -> None:
