@@ -19,14 +19,13 @@ from .questions_data import QuestionsDataModule
 from .schema.groups import (
     ADVICE_CLASSES,
     Group,
-    Targets,
     by_class,
     spread,
     unadvised,
     with_advice,
     with_unadvised,
 )
-from .sources import read_groups, read_scored
+from .sources import read_groups
 
 
 class GroupsDataModule(QuestionsDataModule):
@@ -138,17 +137,6 @@ class GroupsDataModule(QuestionsDataModule):
         more = read_groups(*self.train_groups) if everything else ()
         alike = [g for g in more if (g.subjects, g.category, g.attribute) in cells]
         return GroupSet(unadvised([*trained, *alike]), self.tokenizer, encoding)
-
-    def written_targets(self) -> dict[str, Targets]:
-        """By key, the subjects that an adversarial group should raise (LEI's `tomax`)."""
-        targets = {}
-        for source in self.train_groups:
-            for record in read_scored(source):
-                if record.targets is not None:
-                    targets[record.group.key] = record.targets
-                elif record.group.advice_class == "adversarial":
-                    raise DataError(f"{source}: group {record.group.key!r} has no tomax")
-        return targets
 
 
 def randomly_advised(groups: Sequence[Group], *, copies: int, seed: int) -> list[Group]:

@@ -47,13 +47,13 @@ GroupKey = tuple[TextPair, str, str, str, AdviceClass, str]
 
 class Half(NamedTuple):
     """One record: a question and its negation in one context order. `swapped`: this order differs
-    from the key's, which candidates, scores, targets and clusters follow.
+    from the key's, which candidates, scores and clusters follow.
     """
 
     key: GroupKey
     swapped: bool
-    questions: list[tuple[UnderspecifiedQuestion, Any, int | None]]
-    """Each with its scores and its target, if it has them."""
+    questions: list[tuple[UnderspecifiedQuestion, Any]]
+    """Each with its scores, if it has them."""
     clusters: TextPair | None = None
     answer: str = ""
     """Answer to the question."""
@@ -72,7 +72,6 @@ class _Answer(BaseModel):
 class _Qa(BaseModel):
     question: str
     answers: tuple[_Answer, _Answer]
-    tomax: int = -1  # the answer that an adversarial loss raises; -1: none
 
 
 class _Paragraph(BaseModel):
@@ -82,7 +81,7 @@ class _Paragraph(BaseModel):
 
 
 def read_lei(rows: Rows, source: str) -> Iterator[ScoredGroup]:
-    """(place, paragraph) -> the groups with the scores and targets that all their questions have.
+    """(place, paragraph) -> the groups with the scores that all their questions have.
     DataError names the place.
     """
     return pair_halves(((place, check(row, _Paragraph, place)) for place, row in rows), _lei_half)
@@ -106,15 +105,14 @@ def pair_halves(records: Rows, half_of: Callable[[Any], Half]) -> Iterator[Score
         if other is None:
             waiting[half.key] = where, half
             continue
-        if [q.question for q, *_ in other.questions] != [q.question for q, *_ in half.questions]:
+        if [q.question for q, _ in other.questions] != [q.question for q, _ in half.questions]:
             raise DataError(f"{other_where} and {where}: one key, but not the same question")
         forward, swapped = sorted((other, half), key=attrgetter("swapped"))
         questions = (*forward.questions, *swapped.questions)
-        variants, scores, targets = cast(Any, zip(*questions, strict=True))
+        variants, scores = cast(Any, zip(*questions, strict=True))
         yield ScoredGroup(
             Group(*forward.key, variants),
             None if None in scores else scores,
-            None if None in targets else targets,
             forward.clusters,
             (forward.answer, swapped.answer),
         )
@@ -146,25 +144,20 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
 
 
 def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any], *more: Any) -> Half:
-    """The half of (text, (span, scores) of its subjects in context order, target or -1), and of
-    `more` fields.
+    """The half of (text, (span, scores) of its subjects in context order), and of `more` fields.
 
     `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
     published files have two spaces before the question.
     """
     variants = []
-    for text, subjects, target in questions:
+    for text, subjects in questions:
         advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
         if key[-1] and not (advice.strip() and question.strip()):
             raise DataError(f"no advice with a full stop before the question {text!r}")
         spans, scores = zip(*subjects[:: -1 if swapped else 1], strict=True)
         advice = advice.lstrip() + stop
         variant = UnderspecifiedQuestion(context, question.strip(), spans, advice)
-        if target < 0:
-            target = None
-        elif swapped:
-            target = 1 - target
-        variants.append((variant, None if None in scores else scores, target))
+        variants.append((variant, None if None in scores else scores))
     return Half(key, swapped, variants, *more)
 
 
@@ -174,7 +167,7 @@ def _lei_half(paragraph: _Paragraph) -> Half:
     if order not in (key[0], key[0][::-1]):
         raise DataError(f"the answers {order} are not the subjects of the key {paragraph.key}")
     questions = (
-        (qa.question, [(answer.span, answer.scores) for answer in qa.answers], qa.tomax)
+        (qa.question, [(answer.span, answer.scores) for answer in qa.answers])
         for qa in paragraph.qas
     )
     return _half(key, order != key[0], paragraph.context, questions)
@@ -248,7 +241,7 @@ def _unqover_half(entry: tuple[str, Any]) -> Half:
     if not key[-1] and all(asked.question.startswith(LEAD_IN) for asked in both):
         key = (*key[:4], "ethical", UNNAMED)
     questions = [
-        (asked.question, [*zip(spans, (asked.ans0.scores, asked.ans1.scores), strict=True)], -1)
+        (asked.question, [*zip(spans, (asked.ans0.scores, asked.ans1.scores), strict=True)])
         for asked in both
     ]
     return _half(key, swapped, record.context, questions, clusters, record.q0.pred)

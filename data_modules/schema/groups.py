@@ -123,11 +123,6 @@ Boundaries = tuple[float, float]
 BaseScores = Four[tuple[Boundaries, Boundaries]]
 """[4 variants][2 subjects in the group's order][start, end]: a model's probabilities."""
 
-Targets = Four[int]
-"""Per variant, the index into `group.subjects` of the subject that an adversarial loss should
-raise.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class ScoredGroup:
@@ -135,7 +130,6 @@ class ScoredGroup:
 
     group: Group
     base_scores: BaseScores | None = None
-    targets: Targets | None = None
     clusters: TextPair | None = None
     """Clusters of the group's subjects, if UnQover's ids name them (female, male)."""
     answers: TextPair = ("", "")

@@ -61,13 +61,10 @@ class LEIModule(QAModule):
         backbone: Architecture and starting weights; set by the top-level `backbone`.
         loss: Form and weights of the group losses.
         reference: The model whose scores irrelevant advice must not change, and whose preference
-            decides which subject is dominant: `start`, the model that training starts from, or a
-            checkpoint with the same architecture and tokenizer, so that a second stage can keep the
-            scores from before the first.
-        dominance: Which subject of a pair is dominant for an attribute, the one that adversarial
-            advice pushes. `sources`: the one that the reference prefers without advice, on average
-            over all groups of the training sources. `file`: the one that the field `tomax` of LEI's
-            files names.
+            decides which subject is dominant, the one that adversarial advice pushes: the one that
+            it prefers without advice, on average over all groups of the training sources. `start`,
+            the model that training starts from, or a checkpoint with the same architecture and
+            tokenizer, so that a second stage can keep the scores from before the first.
         reference_cache: Folder for the reference's scores.
         learning_rate: Highest learning rate; it then falls linearly to 0.
         weight_decay: AdamW's weight decay; biases and normalisation weights are not decayed.
@@ -86,7 +83,6 @@ class LEIModule(QAModule):
         backbone: Backbone,
         loss: GroupLoss,
         reference: str = "start",
-        dominance: Literal["sources", "file"] = "sources",
         reference_cache: str = "cache/reference",
         learning_rate: NonNegativeFloat = 1e-5,
         weight_decay: NonNegativeFloat = 0.0,
@@ -105,7 +101,6 @@ class LEIModule(QAModule):
         self.mean_over |= {
             name: [ADVICE_CLASSES[code] for code in codes if means] for name, codes in TERMS.items()
         }
-        self.dominance = dominance
         self.reference_path = "" if reference == "start" else reference
         path = self.reference_path or backbone.checkpoint
         encoding = {} if path == RANDOM else read_info(path).encoding
@@ -130,19 +125,12 @@ class LEIModule(QAModule):
         advice (LEI's paper).
         """
         data = self.datamodule
-        by_file = pushes and self.dominance == "file"
         encoding = replace(self.encoding, order=self.reference_order).resolved(data.architecture)
-        bare: GroupSet = data.without_advice(encoding, everything=pushes and not by_file)
+        bare: GroupSet = data.without_advice(encoding, everything=pushes)
         log_prob_MVSE = self.reference_scores(bare)
         row = {group.unadvised_key: i for i, group in enumerate(bare.groups)}
         keys = [group.unadvised_key for group in groups.groups]
         anchors = log_prob_MVSE[[row[key] for key in keys]].float()
-        if by_file:
-            rank_zero_info("dominant subjects: those that the file names (tomax)")
-            targets = data.written_targets()
-            # Groups of other classes have none.
-            pushed = [targets.get(group.key, (0, 0, 0, 0)) for group in groups.groups]
-            return Reference(anchors, torch.tensor(pushed))
         c_M = group_scores.score_groups(log_prob_MVSE.double().mean(-1).exp()).c_N
         # Both sets have the same subjects and attributes, and therefore the same ids for them.
         ids = [x for part in (bare, groups) for x in (part.subject_NS, part.attribute_N)]

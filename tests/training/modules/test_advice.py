@@ -11,13 +11,11 @@ import pytest
 import torch
 
 from interventune.data_modules.encoding.tokenizers import build_tokenizer
-from interventune.data_modules.groups_data import GroupsDataModule
-from interventune.data_modules.schema.groups import Group, Targets, unadvised
+from interventune.data_modules.schema.groups import Group, unadvised
 from interventune.data_modules.schema.questions import write_records
 from interventune.data_modules.sources import read_groups
 from interventune.data_modules.stories import groups as story_groups
 from interventune.data_modules.stories.questions import vocabulary
-from interventune.storage.documents import DataError
 from interventune.training.cli import main as train
 from interventune.training.modules import advice
 from tests.training.conftest import Commands, Patch, curves, lei, metrics_of, small_config
@@ -149,17 +147,3 @@ def test_dominance_is_the_sign_of_mean_c_over_all_groups_of_the_sources(
     for group, pushed in zip(groups.groups, found.pushed_NV.tolist(), strict=True):
         dominant = int(mean[cell(group)] < 0)
         assert pushed == [dominant, 1 - dominant, dominant, 1 - dominant]
-
-
-def test_a_file_may_set_dominance(commands: Commands, tmp_path: Path, monkeypatch: Patch) -> None:
-    every = story_groups.groups("train")
-    groups = [group for group in every if group.advice_class == "adversarial"][:6]
-    write_records(groups, path := tmp_path / "adversarial.json")
-    patterns: list[Targets] = [(0, 1, 0, 1), (1, 0, 1, 0), (1, 1, 0, 0)] * 2
-    by_file = f"--data.train_groups=[{path}] --model.dominance=file"
-    with pytest.raises(DataError, match=r"adversarial\.json: .* has no tomax"):
-        reference_of(commands, tmp_path, by_file)
-    written = dict(zip((group.key for group in groups), patterns, strict=True))
-    monkeypatch.setattr(GroupsDataModule, "written_targets", lambda data: written)
-    reference, _ = reference_of(commands, tmp_path, by_file)
-    assert reference.pushed_NV.tolist() == [list(t) for t in patterns]
