@@ -107,10 +107,9 @@ def test_a_source_of_any_length_is_one_clear_error(prefix: str) -> None:
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 PAIR = st.tuples(st.floats(0, 1), st.floats(0, 1))
 SCORES = st.tuples(*[st.tuples(PAIR, PAIR)] * 4)
-TARGETS = st.tuples(*[st.integers(0, 1)] * 4)
 IDS = st.sampled_from(["", "ethical_rude-0"])
 GROUP = st.builds(make_group, act=TEXT, advice_id=IDS, note=TEXT)
-SCORED = st.builds(ScoredGroup, GROUP, SCORES, st.none() | TARGETS, answers=st.tuples(TEXT, TEXT))
+SCORED = st.builds(ScoredGroup, GROUP, st.none() | SCORES, answers=st.tuples(TEXT, TEXT))
 FEW = {"min_size": 1, "max_size": 3}
 
 
