@@ -41,12 +41,19 @@ def versions() -> dict[str, str]:
 @contextmanager
 def logged_warnings() -> Iterator[dict[str, None]]:
     """Collect the texts of this package's warnings, each once."""
-    texts = dict[str, None]()
-    handler = logging.Handler()
-    handler.emit = lambda record: texts.update({record.getMessage(): None})  # type: ignore[method-assign]
+    handler = _Texts(logging.WARNING)
     logger = logging.getLogger("interventune")
     logger.addHandler(handler)
     try:
-        yield texts
+        yield handler.texts
     finally:
         logger.removeHandler(handler)
+
+
+class _Texts(logging.Handler):
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.texts = dict[str, None]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts[record.getMessage()] = None

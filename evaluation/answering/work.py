@@ -243,7 +243,7 @@ def stored(method: Method) -> Method:
         chunks = (missing[start : start + CHUNK] for start in range(0, len(missing), CHUNK))
         answers = chain.from_iterable(divided(model, chunk, *more, **named) for chunk in chunks)
         warned = work_key(**plain_json(parts))
-        if warned in work.keys() - work.new:
+        if len(waiting) < len({*keys}) and warned in work.keys() - work.new:
             work.new.add(warned)
             repeat(work[warned])
         for key in keys:
