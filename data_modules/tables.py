@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import starmap
@@ -99,31 +100,32 @@ def csv_rows(source: str, *, tabs: bool) -> Table:
     """Read the rows of a table separated by commas or tabs, all as text.
 
     Fields between tabs are quoted only if the whole file follows the rules of quoting. DataError
-    for another file.
+    for another file, and for a row that is not as long as the header.
     """
-    import pandas as pd
-
-    quoting = csv.QUOTE_NONE if tabs and not _quoted(source) else csv.QUOTE_MINIMAL
-    with as_data_error(f"{source}: not a table in JSON Lines, CSV or parquet"):
-        frame = pd.read_csv(
-            source,
-            sep="\t" if tabs else ",",
-            quoting=quoting,
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-        )
-    return frame.to_dict("records")
+    if not tabs:
+        return _cells(source, ",", csv.QUOTE_MINIMAL)
+    with suppress(DataError):
+        return _cells(source, "\t", csv.QUOTE_MINIMAL)
+    return _cells(source, "\t", csv.QUOTE_NONE)
 
 
-def _quoted(source: str) -> bool:
-    """Whether every row is as long as the header if quoted fields may hold tabs and new lines."""
+def _cells(source: str, delimiter: str, quoting: Any) -> Table:
+    csv.field_size_limit(sys.maxsize)
+    table = []
     with (
-        suppress(csv.Error, UnicodeDecodeError),
+        as_data_error(f"{source}: not a table in JSON Lines, CSV or parquet"),
         open(source, encoding="utf-8-sig", newline="") as file,
     ):
-        return len({len(row) for row in csv.reader(file, delimiter="\t", strict=True) if row}) == 1
-    return False
+        rows = csv.reader(file, delimiter=delimiter, quoting=quoting, strict=True)
+        names = next(rows)
+        for row in filter(None, rows):
+            if len(row) != len({*names}):
+                raise DataError(
+                    f"{source}, line {rows.line_num}: {len(row)} fields, and the header has "
+                    f"{len({*names})} names; quote a text that holds the separator"
+                )
+            table.append(dict(zip(names, row, strict=True)))
+    return table
 
 
 def folder_and_split(name: str) -> tuple[Path, str]:

@@ -42,6 +42,16 @@ def test_fields_between_tabs_are_quoted_if_the_whole_file_is(tmp_path: Path) -> 
         assert rows == [{"id": "1", "text": first}, {"id": "2", "text": second}]
 
 
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [("1,a,\n2,b,\n", 2), ("1,a, c\n2,b\n", 2), ('1,"a, c"\n2,b\n3\n', 4), ('1,"a\n2,b\n', 3)],
+)
+def test_rows_are_as_long_as_the_header(tmp_path: Path, table: str, line: int) -> None:
+    (tmp_path / "t.csv").write_text("id,text\n" + table)
+    with pytest.raises(DataError, match=rf"t\.csv.*(line {line}: . fields|unexpected end)"):
+        list(sources.labelled_rows(str(tmp_path / "t.csv")))
+
+
 def table_sources(folder: Path, row: dict[str, Any]) -> list[str]:
     """One row as a parquet file, a split of a folder and a folder."""
     import datasets
