@@ -50,7 +50,7 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 _WHOLE_WORDS = r"(?!\B\w){}(?<!\w\B)"
 """The text in braces, unless it begins or ends inside a word."""
-_APART = r"(?:(?<![^\W_])|(?![^\W_])){}(?:(?![^\W_])|(?<![^\W_]))"
+APART = r"(?:(?<![^\W_])|(?![^\W_])){}(?:(?![^\W_])|(?<![^\W_]))"
 """The same, but underscores separate words."""
 # A number with its separators, a possessive ending, a word with its apostrophes, one other sign.
 _WORD = re.compile(r"\d+(?:[.,]\d+)+|['’]s\b|\w+(?:['’](?!s\b)\w+)*|[^\w\s]", re.IGNORECASE)
@@ -126,7 +126,7 @@ def _verbatim(answer: str, context: str, rationale: Sequence[Span], limit: float
     """The answer's place in the rationale, in any case; before `limit`."""
     text = _indexed(answer.strip()).lowered
     lowered = _indexed(context).lowered
-    for pattern in (_APART, "{}") if text else ():
+    for pattern in (APART, "{}") if text else ():
         search = re.compile(pattern.format(re.escape(text))).search
         for piece in rationale:
             match = search(lowered, piece.start)

@@ -3,8 +3,8 @@ QAExample.
 
 Several references are kept, in order, without repeats; training uses the first. Text is unchanged,
 including stray spaces in SQuAD's questions. An answer that is not at its offset is moved to its
-nearest occurrence, in which any white space counts as one space; one that does not occur is left
-out.
+nearest occurrence, in which any white space counts as one space; one without an offset is the first
+whole word; one that does not occur is left out.
 
 CoConflictQA has questions whose context contradicts what a language model remembers (Huang et al.
 2025, ParamMute); its rows have that answer, of which a blank one counts as none. The domain says
@@ -24,7 +24,7 @@ from typing_extensions import TypedDict
 from interventune.data_modules.schema.questions import QAExample, Span
 from interventune.storage.documents import DataError, Rows, Values, check
 
-from .answer_spans import normalised, occurs
+from .answer_spans import APART, normalised, occurs
 
 T = TypeVar("T")
 
@@ -43,6 +43,8 @@ Listed = Annotated[list[T], BeforeValidator(_rows)]
 _ANSWERS = ("detected_answers", "answers", "answer", "answer_text")
 """Names of the answers, in the order of trial: MRQA's `answers` have no offsets."""
 _START = AliasChoices("answer_start", "start", AliasPath("char_spans", 0, 0))
+_NO_PART = r"(?<![a-zA-Z\d]){}(?![a-zA-Z\d])"
+"""A text that is no part of a word; languages without spaces have parts."""
 _ID = AliasChoices("id", "_id", "qid", "question_id")
 
 
@@ -93,7 +95,7 @@ def read_rows(rows: Rows, source: str) -> Iterator[QAExample]:
             for answer in answers:
                 start = answer.get("answer_start")
                 text = answer["text"]
-                span = nearest(text, start or 0, row.context)
+                span = nearest(text, -1 if start is None else start, row.context)
                 if span is None:
                     lost += 1
                     continue
@@ -146,9 +148,15 @@ def _with_answers(row: Values, place: str) -> Values:
 
 
 def nearest(text: str, start: int, context: str) -> Span | None:
-    """Return the occurrence of `text` that begins nearest to `start`, its white space aside."""
+    """Return the occurrence of `text` that begins nearest to `start`, its white space aside. Below
+    0: the first, whole words preferred, and never a part of a word in the Latin alphabet.
+    """
     if start >= 0 and context.startswith(text, start):
         return Span(start, start + len(text), text)
-    matches = re.finditer(r"\s+".join(map(re.escape, text.split())), context)
-    match = min(matches, key=lambda match: abs(match.start() - start), default=None)
-    return match and Span(*match.span(), match[0])
+    words = r"\s+".join(map(re.escape, text.split()))
+    for form in ("{}",) if start >= 0 else (APART, _NO_PART):
+        matches = re.finditer(form.format(words), context)
+        match = min(matches, key=lambda match: abs(match.start() - start), default=None)
+        if match:
+            return Span(*match.span(), match[0])
+    return None

@@ -111,14 +111,14 @@ def test_references_and_what_is_remembered_of_coconflictqa(tmp_path: Path) -> No
     row |= {"context": "Ann left OSLO for the city of Rome.", "majority_res_freq": 4}
     remembered = [" Oslo", "Os", " "]
     rows = [row | {"parametric_answer": text} for text in remembered]
-    rows[2]["answers"] = ["Rom", "No"]
+    rows[2]["answers"] = ["Rome", "Rom"]
     one, two, three = read_questions(saved(tmp_path, lines(*rows)))
     assert one.answers == (Span(30, 34, "Rome"), Span(18, 34, "the city of Rome"))
     assert (one.id, one.references) == ("0", ("Rome", "the city of Rome", "Rome"))
     assert (one.dataset, one.remembered) == ("coconflictqa", ("Oslo",))
     assert one.domain == "remembered answer in the text"
     assert two.domain == "remembered answer not in the text"  # inside a longer word
-    assert (three.remembered, [span.text for span in three.answers]) == ((), ["Rom"])
+    assert (three.remembered, [span.text for span in three.answers]) == ((), ["Rome"])
 
 
 def test_real_files_are_read_whole(shared: Path) -> None:
@@ -154,6 +154,14 @@ def test_answers_are_moved_to_the_nearest_occurrence(tmp_path: Path, caplog: Log
     line, _ = caplog.messages  # the second: these questions are not English
     assert "mine: moved 5 answers to the nearest occurrence, left out 1" in line
     assert "1 questions" in line
+
+
+def test_answers_without_an_offset_are_whole_words(tmp_path: Path, caplog: Log) -> None:
+    north = "The north gate of 2010 has 10 doors."
+    pairs = [(north, "10"), (north, "no"), ("他住在北京。", "北京"), ("Art_no 5", "no")]
+    rows = [{"context": text, "question": "Q?", "answer": answer} for text, answer in pairs]
+    assert [x.answers[0].start for x in read_questions(saved(tmp_path, rows))] == [27, 3, 4]
+    assert "left out 1, and 1 questions" in caplog.text
 
 
 def test_one_id_of_several_questions_is_made_unique(tmp_path: Path, caplog: Log) -> None:
