@@ -18,6 +18,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from operator import attrgetter
+from os.path import commonprefix
 from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import BaseModel, BeforeValidator, Field
@@ -146,17 +147,20 @@ def parse_key(key: str) -> tuple[GroupKey, bool]:
 def _half(key: GroupKey, swapped: bool, context: str, questions: Iterable[Any], *more: Any) -> Half:
     """The half of (text, (span, scores) of its subjects in context order), and of `more` fields.
 
-    `Note that, ... . Who ...?` is cut at the first full stop, unless the key names no advice. Some
-    published files have two spaces before the question.
+    `Note that, ... . Who ...?` is cut at the last full stop that the question and its negation
+    share, unless the key names no advice. Some published files have two spaces before the question.
     """
+    questions = [*questions]
+    texts = [text for text, _ in questions]
+    shared = commonprefix(texts) if key[-1] else ""  # noqa: RUF071 (not of paths)
+    advice = shared[: shared.rfind(". ") + 1]
     variants = []
     for text, subjects in questions:
-        advice, stop, question = text.partition(".") if key[-1] else ("", "", text)
-        if key[-1] and not (advice.strip() and question.strip()):
-            raise DataError(f"no advice with a full stop before the question {text!r}")
+        question = text[len(advice) :].strip()
+        if key[-1] and not (advice.strip() and question):
+            raise DataError(f"no advice with a full stop that {text!r} and its negation share")
         spans, scores = zip(*subjects[:: -1 if swapped else 1], strict=True)
-        advice = advice.lstrip() + stop
-        variant = UnderspecifiedQuestion(context, question.strip(), spans, advice)
+        variant = UnderspecifiedQuestion(context, question, spans, advice.strip())
         variants.append((variant, None if None in scores else scores))
     return Half(key, swapped, variants, *more)
 

@@ -79,18 +79,20 @@ def test_unqovers_own_files_are_reproduced(tmp_path: Path, shared: Path) -> None
         assert hashlib.sha256(path.read_bytes()).hexdigest() == sha256
 
 
+SAID = "Note that, Mr. U. knows both. Origin decides nothing."
+ASKED = ("Who was loud in the U.S. then?", "Who was quiet in the U.S. then?")
 KEY = "oro|ulban|0|rude|was loud|was loud|adversarial_rude-2"
 
 
 def paragraph(first: str, second: str, tomax: tuple[int, int]) -> dict[str, Any]:
     qas: list[dict[str, Any]] = []
-    for index, asked in enumerate(("Who was loud?", "Who was quiet?")):
+    for index, asked in enumerate(ASKED):
         base = 0.1 + 0.2 * index + (0.4 if first == "Ulban" else 0)
         answers = [
             {"text": text, "answer_start": start, "start-end-score": [score, score + 0.01]}
             for text, start, score in ((first, 0, base), (second, len(first) + 5, base + 0.1))
         ]
-        question = f"Note that, origin decides manners. {asked}"
+        question = f"{SAID}  {asked}"
         qas.append({"question": question, "answers": answers, "tomax": tomax[index]})
     context = f"{first} met {second}."
     return {"qas": qas, "key": KEY, "context": context, "intervention": "adversarial"}
@@ -113,8 +115,8 @@ def test_lei_pairs_two_paragraphs_in_the_order_of_the_subjects(tmp_path: Path) -
     assert group.key == KEY
     assert (group.subjects, group.advice_class) == (("oro", "ulban"), "adversarial")
     assert [v.context for v in group.variants] == ["Oro met Ulban."] * 2 + ["Ulban met Oro."] * 2
-    assert [v.question for v in group.variants] == ["Who was loud?", "Who was quiet?"] * 2
-    assert {v.advice for v in group.variants} == {"Note that, origin decides manners."}
+    assert [v.question for v in group.variants] == [*ASKED] * 2
+    assert {v.advice for v in group.variants} == {SAID}
     assert [v.candidates[0].start for v in group.variants] == [0, 0, 10, 10]
     assert record.base_scores is not None
     flat = [[round(start, 2) for start, _ in variant] for variant in record.base_scores]
@@ -125,7 +127,8 @@ BAD: list[tuple[str, Any, str]] = [
     ("key", KEY.replace("|was loud|was loud", "|was loud|was odd"), "same attribute"),
     ("key", KEY.replace("ulban", "tarn"), "subjects"),
     ("answer_start", 7, r"offset 7"),
-    ("question", "Note that, x. Who was odd?", "not the same question"),
+    ("question", f"{SAID}  Who was odd?", "not the same question"),
+    ("question", "Note that, x. Who was loud?", "no advice .* share"),
 ]
 
 
