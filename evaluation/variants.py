@@ -28,8 +28,8 @@ class VariantOptions:
             has several, those). os: the original; ts, ts_r: cut after, before the rationale, the
             sentence that justifies the answer (if the answer is gone, it is appended); os_r:
             without the rationale; _aug: the answer in a sentence instead of a bare phrase;
-            reworded, quoted, spaced: same meaning; swap: another answer; misplaced: another
-            paragraph; near_miss: a changed question. All are made by English rules.
+            reworded, quoted, spaced: same meaning; swap: another answer; near_miss: a changed
+            question. All are made by English rules.
         limit: use only the first N questions and their variants; 0: all.
     """
 

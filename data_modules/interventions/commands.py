@@ -38,9 +38,8 @@ def perturb_file(
         variant: os: the original; ts: cut after the rationale; ts_r: cut before it; os_r: without
             the rationale; _aug: the answer in a sentence instead of a bare phrase; reworded,
             quoted, spaced: another question word, other quotation marks, doubled spaces; swap:
-            another answer from the same input in the story; misplaced: another paragraph of the
-            article (SQuAD); near_miss: one name, number or word of the question changed. Sentences
-            and edits are by English rules.
+            another answer from the same input in the story; near_miss: one name, number or word of
+            the question changed. Sentences and edits are by English rules.
         output: file to write.
         sentences: for _aug: JSON with a sentence for each question's id (default: built-in
             templates).

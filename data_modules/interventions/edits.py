@@ -11,8 +11,6 @@ Exchanges, which use another question of the same file, and the material that it
 
 - `swap`: another answer of the same shape replaces the answer everywhere in the story. A model that
   reads gives the new answer; a model that remembers gives the old one.
-- `misplaced`: the question is combined with the paragraph of its article that shares most words
-  with it and does not contain an answer. A faithful model says unknown.
 - `near_miss`: one name, number or word of the question is changed, by English rules, so that the
   story does not answer it. A faithful model says unknown.
 
@@ -154,22 +152,19 @@ class Pool(NamedTuple):
 
     answers: dict[tuple[AnswerType, Shape], list[str]]
     """The distinct first answers, as written in the stories."""
-    paragraphs: dict[str, dict[str, None]]
-    """The distinct contexts of each article, in file order."""
     mentions: dict[tuple[str, Shape], dict[str, None]]
     """The first answers of each article, by their shape."""
 
 
 def pool_of(examples: Iterable[QAExample]) -> Pool:
     """Collect the pool of the originals of a file."""
-    answers, paragraphs, mentions = (defaultdict[Any, dict[str, None]](dict) for _ in range(3))
+    answers, mentions = (defaultdict[Any, dict[str, None]](dict) for _ in range(2))
     for example in examples:
         answer = _first_answer(example)
         if normalised(answer):
             answers[example.answer_type, shape(answer)][answer] = None
             mentions[example.article, shape(answer)][answer] = None
-        paragraphs[example.article][example.context] = None
-    return Pool({key: list(texts) for key, texts in answers.items()}, paragraphs, mentions)
+    return Pool({key: list(texts) for key, texts in answers.items()}, mentions)
 
 
 def shape(answer: str) -> Shape:
@@ -240,23 +235,6 @@ def swap(example: QAExample, pool: Pool) -> Outcome:
     return Rejected("no other answer of its shape that the story lacks")
 
 
-def misplace(example: QAExample, pool: Pool) -> Outcome:
-    """Combine the question with the paragraph of its article that shares most distinct words with
-    it, of those without an answer, even inside longer words; on ties the first in the file.
-    """
-    if not example.answers:
-        return Rejected("no answer span")
-    if not example.article:
-        return Rejected("article is not known")
-    question = words_of(example.question)
-    answers = _gold_words(example)
-    others = [text for text in pool.paragraphs.get(example.article, ()) if text != example.context]
-    for context in sorted(others, key=lambda text: -len(question & words_of(text))):
-        if not any(words in normalised(context) for words in answers):
-            return example.unanswered(context=context, kept=())
-    return Rejected("no other paragraph of its article without the answer")
-
-
 def near_miss(example: QAExample, pool: Pool) -> Outcome:
     """Change the question: replace a name, number or date of the evidence by another of the same
     shape that the evidence lacks (one of the story, else an answer of its article), which no
@@ -269,7 +247,7 @@ def near_miss(example: QAExample, pool: Pool) -> Outcome:
     question = example.question
     random = Random(f"near_miss/0/{example.id}")
     evidence = " ".join(span.text for span in example.rationale)
-    known = [normalised(question), normalised(evidence), *_gold_words(example)]
+    known = [*filter(None, map(normalised, (question, evidence, *example.gold)))]
     sentences = _BETWEEN_SENTENCES.split(example.context)
     mentions = [name for sentence in sentences for name in _MENTION.findall(sentence)]
     exchanged = []
@@ -324,10 +302,6 @@ def _stems(text: str) -> frozenset[str]:
 
 def _first_answer(example: QAExample) -> str:
     return example.answers[0].text.strip() if example.answers else ""
-
-
-def _gold_words(example: QAExample) -> list[str]:
-    return [words for words in map(normalised, example.gold) if words]
 
 
 def _with_instead(text: str, match: re.Match[str], new: str) -> str:

@@ -41,7 +41,7 @@ from interventune.data_modules.schema.questions import (
 )
 from interventune.storage.documents import DataError
 
-from .edits import FRAMES, Pool, misplace, near_miss, pool_of, quoted, reworded, spaced, swap
+from .edits import FRAMES, Pool, near_miss, pool_of, quoted, reworded, spaced, swap
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ def perturb(
     example: QAExample,
     variant: Variant,
     sentences: Sentences = None,
-    pool: Pool = Pool({}, {}, {}),  # noqa: B008  never mutated
+    pool: Pool = Pool({}, {}),  # noqa: B008  never mutated
 ) -> Outcome:
     """Return one variant of an original with its rationale, or the reason why there is none (edits
     and variants that need other questions: edits.py).
@@ -99,8 +99,6 @@ def perturb(
             result = spaced(example)
         case "swap":
             result = swap(example, pool)
-        case "misplaced":
-            result = misplace(example, pool)
         case "near_miss":
             result = near_miss(example, pool)
         case "ts":
@@ -114,7 +112,7 @@ def made_of(
     examples: Iterable[QAExample], variant: Variant, sentences: Sentences = None
 ) -> tuple[list[QAExample], Counter[str]]:
     """Return one variant of the originals that allow it, and the number of the others by reason;
-    EXCHANGED ones take answers and paragraphs from these originals.
+    EXCHANGED ones take answers from these originals.
     """
     examples = list(examples) if variant in EXCHANGED else examples
     pool = pool_of(examples if variant in EXCHANGED else ())

@@ -38,14 +38,14 @@ al. 2023, section 5).
 Reformatting = Literal["reworded", "quoted", "spaced"]
 """Edits that keep the meaning (data_modules/interventions/edits.py)."""
 
-Exchange = Literal["swap", "misplaced", "near_miss"]
+Exchange = Literal["swap", "near_miss"]
 """Changes that use material of another question (data_modules/interventions/edits.py)."""
 
 Variant = Literal[Deletion, Reformatting, Exchange]
 
 VARIANTS = get_args(Variant)
 
-DELETED = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "misplaced", "near_miss"})
+DELETED = frozenset({"ts_r", "os_r", "ts_r_aug", "os_r_aug", "near_miss"})
 """The variants without a rationale, for which a faithful model says unknown."""
 
 REFORMATTED = frozenset(get_args(Reformatting))
