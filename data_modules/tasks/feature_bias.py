@@ -1,10 +1,10 @@
-"""Which of two features does a classifier learn? Ambiguous demonstrations, disambiguating tests.
+"""Which of two features does a model learn? Ambiguous demonstrations, disambiguating tests.
 
 Every text has two features, each 1 or 0: h1, the label, and h2. Cells are named `h1_h2`: in 1_1 and
 0_0 both agree (demonstrations come from there), in 1_0 and 0_1 they differ (the disambiguating
 tests): Si et al. 2023, sections 2.1 and 3.
 
-The commands `feature-bias` and `feature-bias-rows` write them.
+The command `feature-bias` writes them.
 """
 
 import json
@@ -17,10 +17,9 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from interventune.data_modules.schema.questions import ChoiceQuestion, write_records
 from interventune.data_modules.sources import parse_stories
 from interventune.data_modules.stories.words import WORDS
-from interventune.storage.command_line import Count, FilePath, InputFile, Source
+from interventune.storage.command_line import Count, Source
 from interventune.storage.documents import (
     DataError,
     StrPath,
@@ -150,17 +149,6 @@ def build_task(
     return FeatureTask(dataset=name, features=recipe.wordings, made_from=made_from, **parts)
 
 
-def choice_rows(task: FeatureTask, examples: Iterable[TaskExample]) -> list[ChoiceQuestion]:
-    """Convert texts to questions with the digits as choices, for a fine-tuned classifier."""
-    name = task.dataset
-    return [
-        ChoiceQuestion(
-            f"{name}/{x.name}", x.question, ("0", "1"), int(x.answer), f"{name}/{x.split}"
-        )
-        for x in examples
-    ]
-
-
 def open_task(source: StrPath) -> FeatureTask:
     """Open a task from a file in the published schema, or `stories:NAME[?seed=N]`. DataError: a
     field is missing or of the wrong type, a label does not match its cell, a disambiguating cell is
@@ -244,31 +232,3 @@ def write_feature_tasks(
             f"{made_from['repeated']} repeated"
         )
     return "\n".join(lines)
-
-
-def write_feature_rows(
-    *, task: InputFile, output: FilePath, dev_output: FilePath, overwrite: bool = False
-) -> str:
-    """Write the demonstrations of such a task as training data, with equally many of each label.
-
-    Example: interventune data feature-bias-rows --task task.json --output train.jsonl \\
-        --dev-output dev.jsonl
-
-    Args:
-        task: the task: a file, or stories:NAME.
-        output: file to write.
-        dev_output: file for validation: the tests on which both features agree.
-        overwrite: replace the files if they exist.
-    """
-    refuse_existing(output, dev_output, overwrite=overwrite)
-    opened = open_task(task)
-    rng = Random(f"feature-bias/{opened.dataset}/train/0")
-    count = min(map(len, opened.demos.values()))
-    if not count:
-        raise DataError(f"{task}: a label has no demonstration to train on")
-    train = [example for demos in opened.demos.values() for example in rng.sample(demos, count)]
-    rng.shuffle(train)
-    dev = [example for cell in AGREEING for example in opened.tests[cell]]
-    write_records(choice_rows(opened, train), output)
-    write_records(choice_rows(opened, dev), dev_output)
-    return f"{output}: {len(train)} rows; {dev_output}: {len(dev)}"

@@ -216,9 +216,9 @@ class Recipe:
                         f"found {', '.join(row)}"
                     )
                 value = str(row[self.label]).strip()
-                if value.lower() in ("", "-", "-1", "none"):  # no label
+                texts = tuple("" if row[name] is None else str(row[name]) for name in names)
+                if value.lower() in ("", "-", "-1", "none") or "" in texts:  # no label, no text
                     continue
-                texts = tuple(text for name in names if (text := str(row[name])))
                 columns = {**row, "input": number}
                 example = LabelledText(where, texts, self.labelled(value, where), columns)
                 text = example.part()

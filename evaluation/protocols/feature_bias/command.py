@@ -1,7 +1,7 @@
 """Which of two features does a model pick up from ambiguous demonstrations?
 
-It compares in-context learning with fine-tuning (Si et al. 2023). The tasks:
-data_modules/tasks/feature_bias.py, the prompts: prompts.py in this folder.
+Of language models (Si et al. 2023). The tasks: data_modules/tasks/feature_bias.py, the prompts:
+prompts.py in this folder.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ import numpy as np
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import counted_with
-from interventune.evaluation.answering.interface import Answerer, Compute
+from interventune.evaluation.answering.interface import Asking, Compute
 from interventune.evaluation.protocol import (
     Evaluation,
     Points,
@@ -81,18 +81,18 @@ def evaluate(
 
     Args:
         checkpoint: language models, which read the demonstrations in their prompt (hf:PATH,
-            openai:MODEL[@URL], a decoder's .ckpt), and classifiers that were fine-tuned on a task's
-            demonstrations (`interventune data feature-bias-rows`, experiment multiple_choice).
+            openai:MODEL[@URL], a decoder's .ckpt).
         task: tasks written by `interventune data feature-bias`, folders of them, or stories:NAME.
             NAME= renames a task.
         limit: use at most N texts for each combination of the two features.
         prompting: prompts of language models.
         compute: model options.
     """
-    from interventune.models.language.text_models import TextModel
+    from interventune.evaluation.answering.language_model import open_text_model
 
-    from .labels import classifier_rows, in_context_rows, open_model
+    from .labels import in_context_rows
 
+    asking = Asking(**vars(compute), max_new_tokens=prompting.max_new_tokens, chat="never")
     tasks = read_tasks(task)
     prompts = few_shots(tasks, prompting)
     texts = {
@@ -102,13 +102,9 @@ def evaluate(
     places = {name: counted_with(name) for name in tasks}
     steerable = {name for name, place in places.items() if place["family"] != "SA"} or set(tasks)
 
-    def rows(model: TextModel | Answerer) -> Iterator[Row]:
+    def rows(model: Any) -> Iterator[Row]:
         strata: dict[tuple[str, int, str], int] = {}
-        if isinstance(model, TextModel):
-            labelled = in_context_rows(model, prompts, texts, parity=prompting.parity)
-        else:
-            labelled = classifier_rows(model, tasks, texts)
-        for name, text, row in labelled:
+        for name, text, row in in_context_rows(model, prompts, texts, parity=prompting.parity):
             row["stratum"] = strata.setdefault((name, row["seed"], text.split), len(strata))
             if prompting.intervention and name in steerable:
                 row["steerable_h1"] = row.get("follows_h1")
@@ -116,9 +112,7 @@ def evaluate(
             yield places[name] | question | row
 
     return (steering(prompting.ways) if prompting.intervention else FEATURE_BIAS).run(
-        rows,
-        checkpoint,
-        opened=lambda model: open_model(model.path, compute, prompting.max_new_tokens),
+        rows, checkpoint, opened=lambda model: open_text_model(model.path, asking)
     )
 
 

@@ -1,5 +1,5 @@
-"""The label that a model gives to each text, and which feature it follows: of language models with
-demonstrations, and of fine-tuned classifiers.
+"""The label that a language model with demonstrations gives to each text, and which feature it
+follows.
 
 Shape letters: L labels.
 """
@@ -8,18 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
 
-from interventune.data_modules.tasks.feature_bias import FeatureTask, TaskExample, choice_rows
+from interventune.data_modules.tasks.feature_bias import TaskExample
 from interventune.data_modules.tasks.features import ANSWER
-from interventune.evaluation.answering.interface import (
-    Answerer,
-    Asking,
-    Compute,
-    kind_of,
-    open_answerer,
-)
-from interventune.evaluation.answering.language_model import open_text_model
 from interventune.evaluation.answering.work import stored
 from interventune.evaluation.protocol import Row
 from interventune.evaluation.statistics import Floats
@@ -29,21 +20,13 @@ from interventune.models.language.text_models import TextFailure, TextModel
 from interventune.storage.documents import as_data_error
 from interventune.storage.progress import progress
 
-from .prompts import CONTENT_FREE, DIGITS, NONE, FewShot
+from .prompts import CONTENT_FREE, DIGITS, FewShot
 
 TOP = 5
 """Number of most probable tokens that the endpoint of the authors' code reports."""
 
 Labelled = tuple[str, TaskExample, Row]
 """A task, one of its texts, and the row with its label."""
-
-
-def open_model(path: str, compute: Compute, max_new_tokens: int) -> TextModel | Answerer:
-    """Open a language model that continues bare prompts, or a checkpoint of multiple choice."""
-    if kind_of(path) not in ("endpoint", "seq2seq", "causal"):
-        return open_answerer(path, compute, need="choices")
-    asking = Asking(**vars(compute), max_new_tokens=max_new_tokens, chat="never")
-    return open_text_model(path, asking)
 
 
 def in_context_rows(
@@ -142,20 +125,6 @@ def explained_label(text: str) -> int | None:
     _, answer, rest = text.rpartition(ANSWER)
     label = normalise_answer(rest)
     return DIGITS.index(label) if answer and label in DIGITS else None
-
-
-def classifier_rows(
-    answerer: Answerer, tasks: Mapping[str, FeatureTask], texts: Mapping[str, Sequence[TaskExample]]
-) -> Iterator[Labelled]:
-    """Yield the labels of a fine-tuned classifier, which chooses between the digits; nothing is
-    calibrated.
-    """
-    for name, examples in texts.items():
-        logits = answerer.choice_logits(choice_rows(tasks[name], examples), name)
-        for example, logit_L in zip(examples, logits, strict=True):
-            row = {"intervention": NONE, "seed": 0, "probabilities": softmax(logit_L).tolist()}
-            label = int(logit_L.argmax())
-            yield name, example, row | followed(example, label, label)
 
 
 def followed(example: TaskExample, label: int, uncalibrated: int) -> Row:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interventune.data_modules.__main__ import main
-from interventune.data_modules.sources import read_choices
 from interventune.data_modules.tasks import features
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, build_task, open_task
 from interventune.data_modules.tasks.features import LabelledText, Recipe, recipes
@@ -153,6 +152,7 @@ def test_command_makes_a_papers_task(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_feature_bias_command_makes_a_task_of_ones_own(tmp_path: Path) -> None:
     rows = [{"text": f"Text {i}", "score": i % 2 / 2, "genre": "abc"[i % 3]} for i in range(60)]
+    rows.append({"text": None, "score": 1, "genre": "a"})  # left out
     recipe = """{label: score, threshold: 0.5, feature: column,
         options: {name: genre, one: b, zero: a}, h2: {one: it is dry, zero: it is made up}}"""
     assert run(tmp_path, rows, "--min-demos 4", recipe) == 0
@@ -181,16 +181,3 @@ def test_feature_bias_command_names_mistakes(
     assert run(tmp_path, rows, "" if recipe else "--task nli_overlap", recipe) == 2
     assert re.search(message, capsys.readouterr().err)
     assert not (tmp_path / "mine.json").exists()
-
-
-def test_feature_bias_rows_command_validates_where_features_agree(tmp_path: Path) -> None:
-    train, dev = str(tmp_path / "train"), str(tmp_path / "dev")
-    files = f"--output {train} --dev-output {dev}"
-    command = f"feature-bias-rows --task stories:lexicon {files}".split()
-    assert main(command) == 0
-    for path in (train, dev):
-        rows = read_choices(path)
-        assert Counter(row.benchmark.rpartition("/")[2] for row in rows) == {"1_1": 100, "0_0": 100}
-        assert all(str(row.label) == row.benchmark[-3] for row in rows)
-    assert not {row.id for row in read_choices(train)} & {row.id for row in read_choices(dev)}
-    assert main(command) == 2  # nothing is replaced unasked

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from interventune.data_modules.tasks.feature_bias import CELLS, FeatureTask, open_task
 from interventune.data_modules.tasks.features import HYPOTHESES, Hypothesis
+from interventune.evaluation.answering import language_model
 from interventune.evaluation.protocols.feature_bias import labels
 from interventune.evaluation.protocols.feature_bias import prompts as few_shot
 from interventune.evaluation.protocols.feature_bias.prompts import Prompting, Way, draw_shots
@@ -55,7 +56,7 @@ class FakeModel(TextModel):
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Evaluate the fake model, with flags in one string, into `tmp_path / output`."""
-    monkeypatch.setattr(labels, "open_model", lambda *_, **__: FakeModel())
+    monkeypatch.setattr(language_model, "open_text_model", lambda *_, **__: FakeModel())
     command = "feature-bias --checkpoint m=openai:fake "
     return lambda flags, output="r": evaluate(tmp_path / output, *shlex.split(command + flags))
 
