@@ -329,7 +329,7 @@ class Protocol:
         if not rows:
             return "", []
         frame = cells_of(results.frame, {"measure": [part.measure for part in self.headline]})
-        seeds = frame["seeds"].max()
+        seeds = frame[frame["against"] == ""].groupby("checkpoint")["seeds"].max().min()
         several = f", {seeds} seeds" if seeds > 1 else ""
         at = len(ends) + 1
         words, *numbers = rows[0][:at]

@@ -61,6 +61,8 @@ class Statistic:
     """Whether the fields are numbers."""
     change_only: ClassVar[bool] = False
     """Whether only a change has a value."""
+    most_parts: ClassVar[int] = 10**9
+    """The jackknife leaves out one part of the units after the other: most have one unit each."""
 
     heading: str
     fields: tuple[str, ...]
@@ -104,6 +106,8 @@ class OfRows(Statistic):
     """A function `of` the table of all rows of a cell, with the fields, which may have any type."""
 
     numeric = False
+    # With single units, the error of a quantile does not converge (Shao and Wu 1989).
+    most_parts = 10
 
     def value(self, parts: Sequence[DataFrame]) -> float:
         """Return the value of rows or, of two parts, how much larger it is in the first."""
@@ -174,7 +178,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
     if not (all(sides) and any(map(len, later))) or (first is None and statistic.change_only):
         return Estimate(math.nan, *NO_INTERVAL, 0, 0)
     code_N, names = pd.concat([part["unit"] for part in later]).factorize()
-    unit_SN = np.split(code_N, np.cumsum([*map(len, later)])[:-1])
+    jackknifed = min(len(names), statistic.most_parts)
+    unit_SN = np.split(code_N % jackknifed, np.cumsum([*map(len, later)])[:-1])
     now, *before = ([part[fields] for part in side.values()] for side in sides)
     # Pairs of seeds: S of the later side with R of the first.
     grid: list[list[tuple[DataFrame, ...]]] = [[(part,)] for part in now]
@@ -184,7 +189,7 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
         grid = [[(part, one) for one in ones] for part, ones in zip(now, starts, strict=True)]
     with np.errstate(invalid="ignore", divide="ignore"):
         results = [
-            [statistic.leave_units_out(parts, unit_N, len(names)) for parts in pairs]
+            [statistic.leave_units_out(parts, unit_N, jackknifed) for parts in pairs]
             for unit_N, pairs in zip(unit_SN, grid, strict=True)
         ]
         values_SRU = np.array([[values for values, _ in row] for row in results])
@@ -215,12 +220,16 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
             now_N, first_N = (
                 np.mean([part[fields[0]] for part in side], 0) for side in (now, before[0])
             )
-            ends = interval_of_change(value, error, np.square(now_N - first_N).mean(), units, t)
+            squares = now[0].to_numpy(np.float64, copy=True)
+            squares[:, 0] = np.square(now_N - first_N)
+            (square,) = statistic.of(statistic.columns(squares).sum(0, keepdims=True))
+            ends = interval_of_change(value, error, square, units, t)
         else:
             width = np.ptp(statistic.limits) if statistic.limits else math.inf
             bounded = width < math.inf and error > TINY  # units that agree give no interval
             ends = interval(value, error, units, (-width, width) if bounded else None, t)
     low, high = map(float, ends)
+    units = max(units, len(names) * (jackknifed < len(names)))
     return Estimate(float(value), low, high, int(n_PU[:, 0].min()), units, seeds, seed_std)
 
 

@@ -38,7 +38,9 @@ def latest(results: Results, names: Sequence[str]) -> tuple[Results, list[str]]:
     """Return the numbers of the last step of each name and, of a single name, of its first, too;
     each is a checkpoint of its own, such as "ot step 200". The second value is their names.
     """
-    steps_of = results.frame.groupby("checkpoint", sort=False)["step"].unique()
+    frame = results.frame
+    all_seeds = frame.groupby("checkpoint")["seeds"].transform("max") == frame["seeds"]
+    steps_of = frame[all_seeds].groupby("checkpoint", sort=False)["step"].unique()
     labels = dict[tuple[str, Any], str]()
     for name, steps in steps_of.items():
         for step in steps[[0, -1]] if [name] == [*names] else steps[-1:]:

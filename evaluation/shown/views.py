@@ -140,8 +140,9 @@ def about_intervals(frame: DataFrame) -> str:
     within = frame[frame["low"].notna()]
     if within.empty:
         return "No intervals."
-    several = frame[frame["seeds"] > 1].groupby("checkpoint", sort=False)["seeds"].max()
-    seeds = ", ".join(f"{name}: {count}" for name, count in several.items())
+    values = frame[frame["against"] == ""]
+    several = (frame if values.empty else values).groupby("checkpoint", sort=False)["seeds"].max()
+    seeds = ", ".join(f"{name}: {count}" for name, count in several.items() if count > 1)
     text = f"Brackets: 95 % interval over {' or '.join(within['unit'].unique())}"
     text += f" and seeds ({seeds}; ±: their standard deviation)" if seeds else ", of one seed"
     few = f"; fewer than {FEW} (see n) are too few to trust it"

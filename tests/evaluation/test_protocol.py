@@ -77,7 +77,7 @@ def naive_change(first: Rows, other: Rows, of: Callable[[Rows], float], *, share
     value, *without = (of([b for _, b in part]) - of([a for a, _ in part]) for part in parts)
     error = math.sqrt((1 - 1 / len(stories)) * sum((other - value) ** 2 for other in without))
     if share:
-        square = fmean((b["right"] - a["right"]) ** 2 for a, b in pairs)
+        square = of([b | {"right": (b["right"] - a["right"]) ** 2} for a, b in pairs])
         return value, *interval_of_change(value, error, square, len(stories))
     half = t.ppf(0.975, len(stories) - 1) * error
     return value, value - half, value + half

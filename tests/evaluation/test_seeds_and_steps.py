@@ -6,11 +6,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import t
+from scipy.stats import norm, t
 
 from interventune.evaluation.__main__ import main
 from interventune.evaluation.answering.sources import Model, by_label, named_models
 from interventune.evaluation.protocol import Statistic, estimate, share
+from interventune.evaluation.protocols.faithfulness.abstention import ABSTENTION, COLUMNS
 from interventune.evaluation.results import NUMBERS
 from tests.evaluation.cells import Cells
 from tests.evaluation.protocol_cases import CASES, Case
@@ -105,6 +106,23 @@ def test_seeds_widen_an_interval() -> None:
     single = equal[equal["run"] == "0"].drop(columns="run")
     found, expected = (estimate(X, rows)[1:3] for rows in (equal, single))
     assert found == pytest.approx(expected)
+
+
+def test_intervals_of_abstention_hold_the_truth() -> None:
+    draw, measures, held = np.random.default_rng(0), ABSTENTION.statistics, list[bool]()
+    for _ in range(200):
+        unanswerable = draw.random(300) < 0.5
+        score = draw.normal(unanswerable, 1)
+        rows = pd.DataFrame({"unanswerable": unanswerable, "unknown_score": score}).astype(float)
+        recall = estimate(measures["recall_over_10"], rows.assign(unit=range(300)))
+        assert (recall.n, recall.units) == (300, 300)
+        held.append(recall.low <= norm.cdf(1 - norm.ppf(0.9)) <= recall.high)
+    assert 0.91 <= np.mean(held) <= 0.99
+    rows = pd.DataFrame(dict.fromkeys(COLUMNS, 0.0), index=range(120)).assign(unit=range(120))
+    rows.loc[:5, "unanswerable"] = 1
+    for name in ("abstention_f1", "recall_over_05"):
+        silent = estimate(measures[name], rows.assign(unknown_score=np.arange(120.0)))
+        assert silent.value == 0 < 0.3 < silent.high
 
 
 def test_what_names_stand_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,6 @@ def test_it_goes_on_and_remembers(tmp_path: Path, opened: list[str], monkeypatch
 
 
 def test_two_watchers_evaluate_each_checkpoint_once(tmp_path: Path) -> None:
-    """And give the report of `evaluate`."""
     run = run_with(tmp_path / "run", 0, 1, 2)
     command = ["watch", f"m={run}", "--every", "1", "--", *FLAGS, "--output", str(tmp_path / "w")]
     other = Started(run_module, "evaluation", command)

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from interventune.data_modules.schema.questions import DELETED
 from interventune.evaluation.protocol import Number, OfRows, Protocol, Statistic, declared
@@ -25,6 +28,10 @@ SCORES = ["unanswerable", "unknown", "em", "f1", "unknown_score", "guess_f1"]
 COVERAGES = range(100, 0, -10)
 """Percentages of a cell's rows that are answered as the threshold of unknown varies."""
 OTHERS = ("abstention_f1", "answered_f1", "grounded_f1", "reliability")
+COUNTED = {"abstention_f1": (0, 1, 1, -1, 0), "answered_f1": (1, 0, 0, -1, 0)}
+"""Weights of the sums that give n, the number of questions on which a measure depends; others
+depend on all.
+"""
 DECLARED = declared(__file__)
 HEADINGS = DECLARED["measures"]
 TRIVIAL = {"always unknown": True, "never unknown": False}
@@ -40,6 +47,7 @@ DECLARED["measures"] = {
             HEADINGS[name],
             COLUMNS,
             lambda sums_RC, name=name: measures(sums_RC)[name],
+            partial(np.dot, COUNTED.get(name, (1, 0, 0, 0, 0))),
             limits=(-1 if name == "reliability" else 0, 1),
         )
         for name in OTHERS

@@ -13,6 +13,7 @@ from interventune.evaluation.answering.predictions import named_answerers
 from interventune.evaluation.protocol import Evaluation, Protocol, Row, Statistic, declared
 from interventune.evaluation.variants import VariantOptions, passage, read_stories
 from interventune.storage.command_line import Named, NamedFile
+from interventune.storage.documents import DataError
 
 from . import abstention
 
@@ -71,6 +72,9 @@ def evaluate(
     """
     from interventune.metrics.answers import reference_note
 
+    answerers = named_answerers(checkpoint, predictions)
+    if taken := abstention.TRIVIAL.keys() & {one.name for one in answerers}:
+        raise DataError(f"{taken.pop()}: a row of every report has this name; choose another")
     if variants.variants and REFORMATTED & {*variants.variants}:  # answers are compared with `os`
         variants = replace(variants, variants=[*dict.fromkeys(["os", *variants.variants])])
     data = read_stories(variants)
@@ -106,7 +110,7 @@ def evaluate(
         notes=[about(sets), data.rejected, note],
     )
     need: Ability = "types" if types & {"yes", "no"} else "spans"
-    return protocol.run(rows, named_answerers(checkpoint, predictions), asking, need=need)
+    return protocol.run(rows, answerers, asking, need=need)
 
 
 def about(variants: Iterable[str]) -> str:

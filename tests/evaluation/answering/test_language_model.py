@@ -73,7 +73,6 @@ GROUP = Group(SUBJECTS, "t", "c", "a", "none", "", VARIANTS)
 
 @pytest.mark.parametrize("how", ["t5 unifiedqa", "t5 paper", "gpt2 unifiedqa"])
 def test_scores_of_subjects_by_hand(how: str, folder_of: Callable[[str], Path]) -> None:
-    """Shares, or geometric means of their tokens."""
     kind, style = how.split()
     folder = folder_of(kind)
     asking = Choosing(device="cpu", batch_size=3, prompt=style)  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from interventune.data_modules.schema.questions import QAExample
+from interventune.evaluation.__main__ import main
 from interventune.evaluation.answering import checkpoint as answering
 from tests.evaluation.cells import Cells, Patch, evaluate, examples_of
 from tests.evaluation.fake_answerer import install
@@ -104,6 +105,13 @@ def test_official_scores_and_trivial_rows(tmp_path: Path, monkeypatch: pytest.Mo
         document = {"data": [{"paragraphs": [{"context": story, "qas": part}]}]}
         (tmp_path / f"{name}.json").write_text(json.dumps(document))
     command = ("faithfulness", "--checkpoint", "one", "--variants", "os", "--data")
+    wrong = [
+        "faithfulness",
+        "--checkpoint=always unknown=one",
+        "--data=x",
+        f"--output={tmp_path}/x",
+    ]
+    assert main(wrong) == 2
     none = evaluate(tmp_path / "without", *command, tmp_path / "none.json").frame["measure"]
     assert not none.str.contains("abstention").any()
     cells = evaluate(tmp_path / "r", *command, tmp_path / "some.json")

@@ -84,7 +84,6 @@ def items_of(folder: Path) -> list[BBQItem]:
 
 
 def test_picks_by_mentions_take_the_best_one_or_unknown(tmp_path: Path) -> None:
-    """The best of each person's, and unknown at 0."""
     questions: list[QAExample] = []
 
     class Spans(Answerer):

@@ -126,7 +126,6 @@ def test_cosine_and_cka_between_checkpoints(tmp_path: Path, monkeypatch: Patch) 
 
 
 def test_checkpoints_are_compared_as_far_as_they_are_alike(tmp_path: Path) -> None:
-    """By depth, width and vocabulary."""
     base, xlnet = save_folder(tmp_path / "base"), save_folder(tmp_path / "xlnet", "xlnet")
     deep = save_folder(tmp_path / "deep", num_hidden_layers=4)
     wide = save_folder(tmp_path / "wide", hidden_size=48)

@@ -151,7 +151,6 @@ def test_scores_are_those_of_transformers(architecture: str, room: Path, tmp_pat
 
 
 def test_spearman_is_that_of_gamma_and_the_planted_rank(one: Cells, room: Path) -> None:
-    """Within the category."""
     for name in CLASSES:
         c_of: dict[tuple[str, str], list[float]] = defaultdict(list)
         for line in examples_of(room / "report"):
