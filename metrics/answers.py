@@ -130,7 +130,8 @@ def score_answer(
     """
     golds = [normalise_answer(text) for text in references if text.strip()]
     is_text = answerable and scoring != "leave_one_out"
-    unknown = is_unknown(prediction, golds if is_text else ())
+    answers = [gold for gold in golds if is_text or (answerable and gold != UNKNOWN)]
+    unknown = is_unknown(prediction, answers)
     if unknown:
         right = [float(gold == UNKNOWN and not is_text) for gold in golds] or [1.0]
         scores = [(score, score) for score in right]

@@ -71,6 +71,7 @@ def test_normalisation_of_the_official_scripts() -> None:
         ("leave_one_out", "red", ["red", "red", "blue", "blue"], 1, 1),
         ("leave_one_out", "", ["unknown", "no", "no", "no"], 3 / 4, 3 / 4),
         ("leave_one_out", "not mentioned", ["unknown", "unknown"], 1, 1),
+        ("leave_one_out", "Nobody knows", ["nobody knows", "nobody knows.", "Ida"], 1, 1),
         *(("leave_one_out", text, [gold], 1, 1) for text, gold in (("Red!", "red"), ("A", "A"))),
         *(("leave_one_out", text, ["unknown soldier"], 0, 0) for text in ("", "unknown")),
         ("leave_one_out", "A", ["unknown"], 0, 0),
