@@ -70,12 +70,15 @@ def base_digest(base: str) -> str:
 
 def requested_adapter(backbone: Backbone) -> Values:
     """Return a checkpoint's record of the adapter that `backbone` asks for. `base` is the full path
-    of the base model; empty for random weights, which the checkpoint itself must contain.
+    of the base model; empty for random weights, which the checkpoint itself must contain. `config`
+    are the settings with which it was trained in place of the base's.
     """
     base = "" if backbone.checkpoint == RANDOM else backbone.checkpoint
     if base and Path(base).exists():
         base = str(Path(base).absolute())
-    return {"rank": backbone.lora_rank, "base": base, "digest": base and base_digest(base)}
+    digest = base and base_digest(base)
+    config = backbone.config
+    return {"rank": backbone.lora_rank, "base": base, "digest": digest, "config": config}
 
 
 def add_adapter(model: EncoderModel, adapter: Values) -> None:
@@ -161,6 +164,8 @@ def save_adapter(model: EncoderModel, pretrained: Any, folder: Path) -> None:
     """
     from safetensors.torch import save_file
 
+    if model.adapter["config"]:
+        raise DataError("--adapter: peft's format has no place for backbone.config; leave it out")
     own = {name: weight for name, weight in pretrained.named_parameters() if weight.requires_grad}
     head = sorted({name.partition(".")[0] for name in own if "lora_" not in name})
     replace(

@@ -174,7 +174,10 @@ def fill(info: CheckpointInfo, backbone: Backbone) -> tuple[Pretrained, Any]:
                 raise DataError("its files have changed since the training; restore them")
             merges = info.adapter["rank"] != backbone.lora_rank
             dtype = "float32" if merges else backbone.frozen_weights
-            below = replace(backbone, checkpoint=base, lora_rank=0, frozen_weights=dtype)
+            config = info.adapter["config"] | backbone.config
+            below = replace(
+                backbone, checkpoint=base, config=config, lora_rank=0, frozen_weights=dtype
+            )
             pretrained, model = open_model(below, kind, info.head_options)
         else:
             with no_init_weights():

@@ -85,8 +85,19 @@ def test_a_folder_of_peft_is_written_and_read(name: str, tmp_path: Path) -> None
     assert not torch.equal(states(again), states(checkpoint))
 
 
+def test_other_settings_than_the_bases_stay(tmp_path: Path) -> None:
+    config = {"layer_norm_eps": 0.5}
+    path = tmp_path / "a.ckpt"
+    model = start(
+        at(base(tmp_path / "b", "bert"), "bert", lora_rank=2, config=config), kind_of("bert")
+    )
+    written(path, model.eval())
+    assert_close(states(path), model(INPUTS).start_BT)
+    with pytest.raises(DataError, match="--adapter"):
+        export(str(path), tmp_path / "peft", adapter=True)
+
+
 def test_adapters_on_adapters_and_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """On random weights with a warning."""
     trained(tmp_path / "a.ckpt", "random", "bert")
     assert "random base" in caplog.text
     planted = tmp_path / "planted.ckpt"

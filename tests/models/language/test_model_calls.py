@@ -134,7 +134,6 @@ def test_every_end_token_ends_an_answer(place: str, tmp_path: Path) -> None:
 
 
 def test_end_tokens_of_a_folder_stay_with_a_checkpoint_trained_from_it(tmp_path: Path) -> None:
-    """A .ckpt has no generation_config.json."""
     folder = save(tmp_path / "gpt2", "gpt2")
     with_settings(folder, eos_token_id=[1, 9])
     model = start(at(folder, "gpt2"), CausalModel)
