@@ -76,7 +76,7 @@ def run(
     parts.model.run_seed = config.seed_everything
     trainer = build_trainer(parts, record, resumed_step)
     if command == "fit":
-        refuse_unsaved(parts.checkpoint, trainer)
+        refuse_wrong_best(parts.checkpoint)
     if path := config.ckpt_path:
         heads = parts.model.model.heads
         read_info(path).require(architecture=config.backbone.architecture, heads=heads)
@@ -109,7 +109,7 @@ def settle_folder(command: str, config: Namespace) -> tuple[int | None, FileLock
         if command != "fit":
             config.run.version = ""
             return None, None
-        config.run.version = last.parent.parent.name
+        config.run.version = str(last.parent.parent.relative_to(run.home))
         lock = Run(**vars(config.run)).lock(wait=LET_GO_S)
         step = read_info(str(last)).step
         rank_zero_info(f"resuming {last.parent.parent} at step {step}")
@@ -165,6 +165,8 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
     """
     run: Run = parts.run
     options = vars(parts.trainer)
+    if options["overfit_batches"]:
+        raise ValueError("trainer.overfit_batches: set data.limit_train_... instead")
     loggers = [logger for logger in _listed(options["logger"]) if isinstance(logger, Logger)]
     options["logger"] = [*run.loggers(resumed_step), *loggers]
     options["plugins"] = [*_listed(options["plugins"]), AtomicCheckpointIO()]
@@ -179,24 +181,14 @@ def build_trainer(parts: Namespace, record: RunRecord, resumed_step: int | None)
     if options["enable_progress_bar"] is not False and not has_bar:
         # Each refresh shows a loss, for which a GPU must synchronise: as often as curves are
         # written.
-        callbacks.append(Bar(refresh_rate=options["log_every_n_steps"] or 10))
+        callbacks.append(TQDMProgressBar(refresh_rate=options["log_every_n_steps"] or 10))
     # Last, so that last.ckpt includes the choice of ModelCheckpoint.
     options["callbacks"] = [*callbacks, parts.checkpoint, record, LastCheckpoint(run)]
     return Trainer(**options)
 
 
-class Bar(TQDMProgressBar):
-    """Lightning's bar without the end of the version's name."""
-
-    def get_metrics(self, trainer: Any, pl_module: Any) -> dict[str, Any]:
-        """Return the values that the bar shows."""
-        shown = super().get_metrics(trainer, pl_module)
-        shown.pop("v_num", None)
-        return shown
-
-
-def refuse_unsaved(checkpoint: Any, trainer: Trainer) -> None:
-    """ValueError if best.ckpt would never be saved, or with the score of earlier weights."""
+def refuse_wrong_best(checkpoint: Any) -> None:
+    """ValueError if best.ckpt would be saved with the score of other weights."""
     steps = checkpoint._every_n_train_steps
     timed = checkpoint._train_time_interval is not None
     if (steps or timed) and (checkpoint.monitor or "").startswith("val/"):
@@ -204,12 +196,9 @@ def refuse_unsaved(checkpoint: Any, trainer: Trainer) -> None:
             f"checkpoint: {checkpoint.monitor} is known after validations only; set "
             "checkpoint.monitor=null, or trainer.val_check_interval=STEPS instead"
         )
-    often = ((steps, trainer.max_steps), (checkpoint._every_n_epochs, trainer.max_epochs or -1))
-    never = all(n == 0 or 0 < most < n for n, most in often) and not timed
-    if never or checkpoint.save_top_k == 0:
+    if checkpoint.save_top_k != 1 and "{" not in checkpoint.filename:
         raise ValueError(
-            "checkpoint: save_top_k=0, or every_n_... that is 0 or longer than the training, saves "
-            "no best.ckpt"
+            "checkpoint.save_top_k: not 1 needs a name for each, as checkpoint.filename={step}"
         )
 
 

@@ -119,7 +119,7 @@ class Run:
         curves = CurveLogger(self, resumed_step)
         if self.wandb == "off":
             return [curves]
-        name = f"{self.name}/{Path(curves.log_dir).name}"
+        name = f"{self.name}/{curves.version}"
         offline = self.wandb == "offline"
         return [curves, WandbLogger(name, curves.log_dir, project="interventune", offline=offline)]
 

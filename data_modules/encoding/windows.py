@@ -118,8 +118,11 @@ class Encoding:
     def __post_init__(self) -> None:
         if isinstance(self.prompts, dict):  # as stored in a checkpoint
             self.prompts = Prompts(**self.prompts)
-        if self.doc_stride < 1:  # not a PositiveInt: checkpoints store plain values
-            raise DataError(f"encoding.doc_stride must be at least 1, got {self.doc_stride}")
+        # No PositiveInt: checkpoints store plain values.
+        if self.doc_stride < 1 or (self.max_query != "auto" and self.max_query < 0):
+            raise DataError(
+                "encoding.doc_stride must be at least 1, encoding.max_query at least 0 (no limit)"
+            )
 
     def within(self, limit: int) -> "Encoding":
         """Return the options for a model with so many positions; windows and stride shrink."""

@@ -28,7 +28,6 @@ NO_DROPOUT = resume.DROPOUT.replace("0.1", "0.0")
 
 @pytest.mark.parametrize("form", ["score", "log", "probability"])
 def test_losses_and_gradients_equal_the_cpu_s(form: Any) -> None:
-    """Of groups of every class."""
     results = []
     for device in ("cpu", "cuda"):
         x = normal(7, 4, 2, 4).to(device).requires_grad_()
@@ -97,7 +96,6 @@ def test_a_resumed_run_is_equal_bit_for_bit(commands: Commands) -> None:
 
 @pytest.mark.parametrize("flags", ["ddp", "fsdp", "fsdp --backbone.compile=true"])
 def test_one_process_of_a_strategy_trains_as_without(flags: str, commands: Commands) -> None:
-    """By NCCL, in a process of its own."""
     same = f"{ON_GPU} {NO_DROPOUT} --trainer.max_epochs=1"
     plain = resume.fit(commands, "plain", same)
     launch(resume.arguments(commands, "other", same, f"--trainer.strategy={flags}"))

@@ -5,6 +5,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 import yaml
 
 from interventune.training import precision
+from interventune.training.callbacks.last_checkpoint import LastCheckpoint
 from interventune.training.callbacks.run_record import changes
 from interventune.training.cli import main as train
 from interventune.training.run import CurveLogger, Run, keep_curves
@@ -19,7 +21,7 @@ from tests.mistakes.conftest import everything_in, refused
 from tests.support.finished_runs import same
 from tests.training.conftest import Capture, Commands, Patch, SmallData
 
-STEPS = "--trainer.max_steps=2"
+STEPS, MORE = "--trainer.max_steps=2", "--trainer.max_steps=3"
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +106,37 @@ def test_more_steps_follow_the_schedule_that_the_record_has(seeds: Commands) -> 
     assert (config["trainer"]["max_steps"], config["ckpt_path"]) == (6, str(best))
     assert [checkpoint["global_step"] for checkpoint in saved] == [2, 3, 6]
     assert not same(saved[0]["state_dict"], saved[1]["state_dict"])
+
+
+def test_a_moved_run_finds_its_best(seeds: Commands) -> None:
+    home = seeds.root / "moved/deep/0"
+    shutil.copytree(seeds.root / "squad/0", home)
+    seeds.run(
+        "fit", "squad", "bert", "--run.name=moved --run.version=deep/0 --ckpt_path=auto", MORE
+    )
+    last = torch.load(home / "checkpoints/last.ckpt", weights_only=True)
+    (state,) = (state for state in last["callbacks"].values() if "best_k_models" in state)
+    assert [*state["best_k_models"]] == [str(home / "checkpoints/best.ckpt")]
+    assert last["global_step"] == 3
+
+
+def test_the_schedule_follows_the_number_of_processes() -> None:
+    run: Any = {"state": SimpleNamespace(fn="fit"), "checkpoint_callbacks": [None], "max_steps": -1}
+    trainer: Any = SimpleNamespace(**run, world_size=2, accumulate_grad_batches=1)
+    counts = {"total": {"ready": 5}, "current": {"ready": 5}}
+    loops = {"fit_loop": {"epoch_loop.batch_progress": counts}}
+    before = {"lr_schedulers": [{"last_epoch": 5}], "per_step": 1, "processes": 1, "loops": loops}
+    LastCheckpoint(Run()).on_load_checkpoint(trainer, Any, before)
+    assert before["lr_schedulers"] == [{"last_epoch": 2}]
+    assert counts["total"] == counts["current"] == {"ready": 2}
+
+
+def test_another_reference_of_advice_is_refused(seeds: Commands) -> None:
+    start = shutil.copy(seeds.root / "squad/0/checkpoints/best.ckpt", seeds.root / "start.ckpt")
+    flags = f"{STEPS} --backbone.checkpoint={start} --run.version=0 --ckpt_path=auto"
+    seeds.run("fit", "lei_few_shot", "bert", flags)
+    shutil.copy(seeds.root / "squad/1/checkpoints/best.ckpt", start)
+    refused("training", seeds.of("fit", "lei_few_shot", "bert", flags), str(start), "has changed")
 
 
 def test_values_of_every_kind_are_compared(tmp_path: Path) -> None:

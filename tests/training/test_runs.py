@@ -3,8 +3,6 @@
 import json
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,7 +15,6 @@ from interventune.evaluation.__main__ import main as evaluate
 from interventune.models.__main__ import main as models
 from interventune.models.heads.span import QAModel, SpanModel
 from interventune.models.loading import load, read_info, start
-from interventune.training.cli import Bar
 from tests.models.tiny import at
 from tests.support.finished_runs import same
 from tests.training.conftest import Commands, curves, failing, lei, metrics_of, small_folder
@@ -200,8 +197,3 @@ def test_an_adapter_alone_is_kept_and_resumed(
         ids = {"input_ids": torch.arange(5, 17)[None], "attention_mask": torch.ones(1, 12).long()}
         states = [model.encode(ids).float() for model in (rounded, merged)]
         torch.testing.assert_close(*states, rtol=0.02, atol=0.05)
-
-
-def test_the_bar_shows_no_end_of_a_name() -> None:
-    parts: Any = {"loggers": [SimpleNamespace(version="version_0")], "progress_bar_metrics": {}}
-    assert Bar().get_metrics(SimpleNamespace(**parts), None) == {}

@@ -304,7 +304,7 @@ class EvalSets(Callback):
         adversarial advice.
         """
         metrics = trainer.callback_metrics
-        for checkpoint in monitoring(trainer):
+        for checkpoint in [] if trainer.sanity_checking else monitoring(trainer):
             monitor = checkpoint.monitor
             if monitor not in metrics and monitor.endswith("/selection"):
                 keep_last(checkpoint)

@@ -170,13 +170,31 @@ class LastCheckpoint(Checkpoint):
         by_others: SavePoint = "epoch done" if epoch["processed"] == epoch["ready"] else "validated"
         consistent_counters(fit_loop, self.save_point or by_others, trainer.accumulate_grad_batches)
         checkpoint["processes"] = trainer.world_size
+        checkpoint["per_step"] = trainer.world_size * trainer.accumulate_grad_batches
 
     def on_load_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: Values
     ) -> None:
-        """Convert the count of batches to this number of processes."""
-        before = checkpoint.get("processes", trainer.world_size)
-        if before != trainer.world_size and trainer.state.fn == "fit":
+        """Convert the counts of batches and, if epochs limit the training, of the schedule's steps
+        to this number of processes. A moved run finds its best.ckpt where it is now.
+        """
+        if trainer.state.fn != "fit":
+            return
+        for callback in trainer.checkpoint_callbacks[:-1]:
+            state = checkpoint["callbacks"].get(callback.state_key)
+            folder = str(getattr(callback, "dirpath", ""))
+            if state and Path(folder).resolve() == Path(trainer.ckpt_path).resolve().parent:
+                best = state["best_k_models"].items()
+                state["best_k_models"] = {f"{folder}/{Path(path).name}": x for path, x in best}
+                for name in ("best_model_path", "kth_best_model_path"):
+                    state[name] = state[name].replace(state["dirpath"], folder)
+                state["dirpath"] = folder
+        if trainer.max_steps == -1:
+            now = trainer.world_size * trainer.accumulate_grad_batches
+            for schedule in checkpoint["lr_schedulers"]:
+                schedule["last_epoch"] = schedule["last_epoch"] * checkpoint["per_step"] // now
+        before = checkpoint["processes"]
+        if before != trainer.world_size:
             rank_zero_info(
                 f"the checkpoint is from {before} processes, this run has {trainer.world_size}: "
                 "it resumes at the same share of the epoch, in another order"

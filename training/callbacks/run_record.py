@@ -180,8 +180,8 @@ def _write_metrics(trainer: Trainer, earlier: Values) -> None:
     epochs = float(trainer.current_epoch)
     batches = trainer.num_training_batches
     if 0 < batches < math.inf:
-        steps_per_epoch = math.ceil(batches / trainer.accumulate_grad_batches)
-        epochs = round(trainer.global_step / steps_per_epoch, 4)
+        done = trainer.fit_loop.epoch_loop.batch_progress.total.processed
+        epochs = round(done / batches, 4)
     metrics |= {"epoch": epochs, "step": trainer.global_step}
     write_text(path, json.dumps(plain_json(metrics), indent=2) + "\n")
 
@@ -197,6 +197,7 @@ def _environment(trainer: Trainer) -> Values:
         "devices": [name] * trainer.world_size,
         "accumulate_grad_batches": trainer.accumulate_grad_batches,
         "precision": str(trainer.precision),
-        "data": trainer.datamodule.fingerprints(),
+        "data": trainer.datamodule.fingerprints()
+        | {path: source_digest(path) for path in trainer.lightning_module.reads},
         "seed": trainer.lightning_module.run_seed,
     }

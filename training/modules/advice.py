@@ -103,6 +103,7 @@ class LEIModule(QAModule):
         }
         self.reference_path = "" if reference == "start" else reference
         path = self.reference_path or backbone.checkpoint
+        self.reads = [path]
         encoding = {} if path == RANDOM else read_info(path).encoding
         self.reference_order = encoding.get("order", "auto")  # as in its training
         self.reference_cache = Path(reference_cache)

@@ -2,8 +2,9 @@
 data.
 """
 
+import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -50,6 +51,8 @@ class FineTuning(LightningModule):
     """Weights of losses in the total, 1 for others; the total is logged if there are any."""
     run_seed = 0
     """Of the run: `seed_everything`."""
+    reads: Sequence[str] = ()
+    """Files besides the data that must stay as they are, also when the run resumes."""
     bad_loss: Tensor | None = None
     """Whether a loss since the last check (with scaling: every loss) was not finite."""
 
@@ -214,7 +217,10 @@ class FineTuning(LightningModule):
         optimizer._step_supports_amp_scaling = False
         if self.schedule == "constant":
             return optimizer
-        total = int(self.trainer.estimated_stepping_batches)
+        steps = self.trainer.estimated_stepping_batches
+        if steps == math.inf:
+            raise ValueError("trainer.max_epochs=-1: set trainer.max_steps, the schedule's end")
+        total = int(steps)
         scheduler = get_linear_schedule_with_warmup(optimizer, self.warmup_steps(total), total)
         return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
 
