@@ -38,7 +38,7 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
         build_tokenizer(shape.architecture, words).save_pretrained(folder)
         config = AutoConfig.for_model(shape.architecture, **shape.config)
         AutoModelForCausalLM.from_config(config).save_pretrained(folder)
-        exact = lm_eval(8, "float64", folder, questions)
+        exact = lm_eval("float64", folder, questions)
         systems = {
             name: partial(answered, system, folder, exact) for name, system in SYSTEMS.items()
         }
@@ -73,9 +73,7 @@ def interventune(folder: str, questions: list[ChoiceQuestion]) -> list[float]:
 our_model = cache(open_answerer)
 
 
-def lm_eval(
-    batch_size: int, softmax: str, folder: str, questions: list[ChoiceQuestion]
-) -> list[float]:
+def lm_eval(softmax: str, folder: str, questions: list[ChoiceQuestion]) -> list[float]:
     """Score with lm-evaluation-harness; surrounding white space is stripped, as in this project."""
     instance = import_module("lm_eval.api.instance").Instance
     pairs = [
@@ -84,19 +82,18 @@ def lm_eval(
         for choice in question.choices
     ]
     requests = [instance("loglikelihood", {}, pair, number) for number, pair in enumerate(pairs)]
-    model = their_model(folder, batch_size, softmax)
+    model = their_model(folder, softmax)
     return [value for value, _ in model.loglikelihood(requests, disable_tqdm=True)]
 
 
 @cache
-def their_model(folder: str, batch_size: int, softmax: str) -> Any:
-    """lm-eval's own model, in float32 except for the softmax."""
-    options = {"pretrained": folder, "device": "auto", "dtype": "float32", "batch_size": batch_size}
+def their_model(folder: str, softmax: str) -> Any:
+    """lm-eval's own model, in float32 except for the softmax, with batches of 8."""
+    options = {"pretrained": folder, "device": "auto", "dtype": "float32", "batch_size": 8}
     return import_module("lm_eval.models.huggingface").HFLM(**options, softmax_dtype=softmax)
 
 
 SYSTEMS: dict[str, System] = {
     "interventune": interventune,
-    "lm-evaluation-harness, batches of 1": partial(lm_eval, 1, "float32"),
-    "lm-evaluation-harness, batches of 8": partial(lm_eval, 8, "float32"),
+    "lm-evaluation-harness": partial(lm_eval, "float32"),
 }

@@ -1,5 +1,5 @@
-"""Fine-tuning: the throughput of this project and of two setups of Hugging Face's Trainer; what our
-callbacks cost; a decoder with LoRA adapters and group losses.
+"""Fine-tuning: the throughput of this project and of Hugging Face's Trainer; what our callbacks
+cost; a decoder with LoRA adapters and group losses.
 
 For throughput, every turn draws new questions with SQuAD's mix of lengths, and every system trains
 a fresh model on them for one epoch. The time includes sampling, padding, clipping and optimizer
@@ -9,7 +9,7 @@ steps.
 import json
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -170,13 +170,10 @@ def measure(size: Size, *, repeats: int) -> pd.DataFrame:
     share of its peak) and the largest memory, in GiB.
     """
     precision = faster_precision()  # chosen once; child processes inherit it
-    systems = dict(SYSTEMS)
-    if torch.cuda.is_available():
-        del systems["Trainer, run_qa's defaults"]  # float32, for minutes
     with tempfile.TemporaryDirectory() as folder:
         shape = SHAPES["training"][size]
         jobs = [make_job(shape, Path(folder), seed) for seed in range(repeats + 1)]
-        return in_turns(f"training/{size}, {precision}", "samples/s", systems, jobs)
+        return in_turns(f"training/{size}, {precision}", "samples/s", SYSTEMS, jobs)
 
 
 def make_job(shape: Shape, folder: Path, seed: int) -> Job:
@@ -232,22 +229,18 @@ def windows(job: Job) -> Dataset:
     return rows.select_columns([*inputs, *targets.values()])
 
 
-def hugging_face(job: Job, *, tuned: bool) -> Turn:
-    """Train transformers' own model for one epoch with Trainer, with run_qa.py's settings: rows
-    padded to 384, float32, batch size 8, shuffled. Or with an expert's: the faster precision,
-    similar lengths together, padding to the longest of the batch and a multiple of 16, this
-    project's batch size. The optimizer is the fused one, Trainer's default.
+def hugging_face(job: Job) -> Turn:
+    """Train transformers' own model for one epoch with Trainer and an expert's settings: the faster
+    precision, similar lengths together, padding to the longest of the batch and a multiple of 16,
+    this project's batch size. The optimizer is the fused one, Trainer's default.
     """
-    padding: dict[str, Any] = {"padding": "max_length", "max_length": ENCODING.max_length}
-    if tuned:
-        padding = {"pad_to_multiple_of": 16}
     transformers.set_seed(job.seed)
     config = transformers.AutoConfig.for_model(job.shape.architecture, **job.shape.config)
     tokenizer = transformers.AutoTokenizer.from_pretrained(job.tokenizer)
     arguments = transformers.TrainingArguments(
-        bf16=tuned and faster_precision() == "bf16-mixed",
-        train_sampling_strategy="group_by_length" if tuned else "random",
-        per_device_train_batch_size=job.shape.batch_size if tuned else 8,
+        bf16=faster_precision() == "bf16-mixed",
+        train_sampling_strategy="group_by_length",
+        per_device_train_batch_size=job.shape.batch_size,
         **dict.fromkeys(("save_strategy", "logging_strategy", "eval_strategy"), "no"),
         output_dir=str(job.file.parent),
         use_cpu=not torch.cuda.is_available(),
@@ -259,7 +252,7 @@ def hugging_face(job: Job, *, tuned: bool) -> Turn:
     trainer = transformers.Trainer(
         transformers.AutoModelForQuestionAnswering.from_config(config),
         arguments,
-        transformers.DataCollatorWithPadding(tokenizer, **padding),
+        transformers.DataCollatorWithPadding(tokenizer, pad_to_multiple_of=16),
         windows(job),
     )
     trainer.remove_callback(transformers.PrinterCallback)
@@ -270,11 +263,7 @@ def hugging_face(job: Job, *, tuned: bool) -> Turn:
         return measured(job, trainer.train().metrics["train_runtime"])
 
 
-SYSTEMS: dict[str, Callable[[Job], Turn]] = {
-    "interventune": ours,
-    "Trainer, run_qa's defaults": partial(hugging_face, tuned=False),
-    "Trainer, tuned": partial(hugging_face, tuned=True),
-}
+SYSTEMS = {"interventune": ours, "Trainer, tuned": hugging_face}
 
 
 def measured(job: Job, seconds: float) -> Turn:
