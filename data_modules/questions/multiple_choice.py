@@ -82,7 +82,7 @@ def read_rows(rows: Rows, source: str, *, labels: str = "") -> Iterator[ChoiceQu
             label = "label" if labels else layout.label
             of_choices: Any = str if len(layout.choices) > 1 else list[str]
             fields = dict.fromkeys(layout.prompt, str) | dict.fromkeys(layout.choices, of_choices)
-            kind = TypedDict("kind", fields)  # type: ignore[misc]
+            kind = TypedDict("kind", fields)  # type: ignore[misc]  # known only at run time
         if layout.benchmark == "rows":
             yield check(row, ChoiceQuestion, where)
             continue

@@ -287,7 +287,6 @@ def naive_terms(groups: dict[str, Tensor], of: Any) -> dict[str, float]:
 
 @pytest.mark.parametrize(("form", "of"), [("log", float), ("score", math.exp)])
 def test_forms_equal_naive_loops_and_weights_apply(form: Any, of: Any) -> None:
-    """Three groups of each class and of no known one."""
     make = torch.Generator().manual_seed(0)
     log_prob_BVSE, reference_BVSE = torch.rand(2, 21, 4, 2, 2, generator=make).double().log()
     dominant_B = torch.randint(2, (21,), generator=make)

@@ -30,7 +30,6 @@ def question(text: str, context: str = CONTEXT) -> QAExample:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gold_spans_come_back_as_written_after_padding(kind: str) -> None:
-    """Round trip on both padding sides."""
     examples = [*map(question, ("TOL", "Kess", "rude tol")), question(" Kess ", "met  Kess .")]
     examples += [question("tole\u0301", "a tole\u0301 met")]  # some tokenizers drop the accent
     data = QASet(examples, tokenizer(kind), Encoding(max_length=64, doc_stride=32))
