@@ -229,7 +229,8 @@ def estimate(statistic: Statistic, rows: DataFrame, first: DataFrame | None = No
             bounded = width < math.inf and error > TINY  # units that agree give no interval
             ends = interval(value, error, units, (-width, width) if bounded else None, t)
     low, high = map(float, ends)
-    units = max(units, len(names) * (jackknifed < len(names)))
+    if jackknifed < len(names):  # each part has several units
+        units = len(names)
     return Estimate(float(value), low, high, int(n_PU[:, 0].min()), units, seeds, seed_std)
 
 

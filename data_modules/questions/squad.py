@@ -44,7 +44,9 @@ _ANSWERS = ("detected_answers", "answers", "answer", "answer_text")
 """Names of the answers, in the order of trial: MRQA's `answers` have no offsets."""
 _START = AliasChoices("answer_start", "start", AliasPath("char_spans", 0, 0))
 _NO_PART = r"(?<![a-zA-Z\d]){}(?![a-zA-Z\d])"
-"""A text that is no part of a word; languages without spaces have parts."""
+"""The text in braces, unless a Latin letter or a digit is next to it. Other letters may be: some
+languages have no spaces between words.
+"""
 _ID = AliasChoices("id", "_id", "qid", "question_id")
 
 
@@ -148,8 +150,9 @@ def _with_answers(row: Values, place: str) -> Values:
 
 
 def nearest(text: str, start: int, context: str) -> Span | None:
-    """Return the occurrence of `text` that begins nearest to `start`, its white space aside. Below
-    0: the first, whole words preferred, and never a part of a word in the Latin alphabet.
+    """Return the occurrence of `text` that begins nearest to `start`, its white space aside. If
+    `start` is negative: the first, whole words preferred, and never a part of a word in the Latin
+    alphabet.
     """
     if start >= 0 and context.startswith(text, start):
         return Span(start, start + len(text), text)
