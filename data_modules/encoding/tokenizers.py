@@ -68,8 +68,8 @@ def usable(tokenizer: Any, what: str, architecture: str) -> Any:
         raise DataError(
             f"{what}: has no vocabulary; add the tokenizer's files, or name another tokenizer"
         )
-    if tokenizer.pad_token is None:  # of many decoders; masks hide it
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
+    if tokenizer.pad_token is None and tokenizer.eos_token is not None:
+        tokenizer.pad_token = tokenizer.eos_token  # decoders often have none; masks hide it
     if architecture and architecture not in DECODERS:
         # Padding before a text would move the positions of all encoders but XLNet, whose are
         # relative.
